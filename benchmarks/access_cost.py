@@ -60,7 +60,7 @@ def limit(broker: KctlBroker) -> None:
     zookeeper.start(60)
     try:
         entry = AclEntry("User:ANONYMOUS", "*", Operation.ALL, Permission.ALLOW)
-        for pattern in (ResourcePattern(*each) for each in ACLS):
+        for pattern in (ResourcePattern(*arguments) for arguments in ACLS):
             zookeeper.create(
                 security_znodes.pattern_path(pattern), security_znodes.encode_entries([entry]), makepath=True
             )

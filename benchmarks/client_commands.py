@@ -77,7 +77,7 @@ def main() -> None:
     for (name, side), seconds in samples.items():
         figures.append(Figure(f"{name}: {side}", "CPU s", seconds, GOALS.get(name, "") if side == "kctl" else ""))
         if name.startswith("dump"):
-            figures.append(Figure(f"{name}: {side}, speed", "records/CPU s", [count / one for one in seconds]))
+            figures.append(Figure(f"{name}: {side}, speed", "records/CPU s", [count / cpu_s for cpu_s in seconds]))
     report("client_commands", figures, runs=given.runs, segment_records=count)
 
 

@@ -82,7 +82,7 @@ def measure(folder: str, megabytes: int, value_bytes: int, codec: Codec, *, many
     copy_s = time.perf_counter() - started
     cleaner = LogCleaner(
         manager,
-        lambda each: each.log_end_offset,
+        lambda log: log.log_end_offset,
         random=random.Random(2),
         buffers=lambda: CleanerBuffers(keys_bytes=1 << 30),
     )

@@ -88,10 +88,10 @@ def measure(bootstrap: str, size: str, given: argparse.Namespace, folder: Path) 
     yield Figure(f"{size}, loop over records", "CPU s", used["loop"])
     for engine in engines:
         yield Figure(f"{size}, kctl {engine}", "CPU s", used[engine])
-        ratios = [one / other for one, other in zip(used[engine], used["loop"], strict=True)]
+        ratios = [kctl_s / other for kctl_s, other in zip(used[engine], used["loop"], strict=True)]
         yield Figure(f"{size}, kctl {engine} / loop", "", ratios, GOALS[size] if engine == "export" else "")
         if given.connector:
-            ratios = [one / other for one, other in zip(used[engine], used["connector"], strict=True)]
+            ratios = [kctl_s / other for kctl_s, other in zip(used[engine], used["connector"], strict=True)]
             yield Figure(f"{size}, kctl {engine} / Spark's connector", "", ratios, CONNECTOR_GOALS[engine])
     if given.connector:
         yield Figure(f"{size}, Spark's connector", "CPU s", used["connector"])

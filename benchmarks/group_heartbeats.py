@@ -84,7 +84,7 @@ async def measure(broker: Subject, groups: int, members: int, runs: int) -> tupl
     samples = []
     for _ in range(runs):
         used = broker.cpu_s()
-        await asyncio.gather(*(beat(each) for each in by_connection))
+        await asyncio.gather(*(beat(heartbeats) for heartbeats in by_connection))
         samples.append((broker.cpu_s() - used) / (groups * members) * 1e6)
     for connection in connections:
         await connection.close()
@@ -119,7 +119,7 @@ async def in_process(groups: int, members: int, runs: int) -> list[float]:
         group_id = f"group-{number}"
         joins = [settled(join(coordinator, group_id)) for _ in range(members)]
         joined = await asyncio.gather(*joins)
-        frames += [heartbeat_frame(group_id, each) for each in joined]
+        frames += [heartbeat_frame(group_id, member_id) for member_id in joined]
     dispatcher = Dispatcher(ClientQuotas(ConfigView({}).current, clock, address_of), time.monotonic)
     dispatcher.register("heartbeat", HeartbeatHandler(coordinator).handle)
     peer = Peer("/127.0.0.1", "PLAINTEXT")

@@ -165,7 +165,7 @@ def commit(brokers: Cluster, topics: int, groups: int, partitions: int) -> None:
     assert producer.flush(TIMEOUT_S) == 0
     positions = {WIDE: [TopicPartition(WIDE, partition, 0) for partition in range(partitions)]}
     for group in range(groups):
-        read = [name_of((group * TOPICS_PER_GROUP + one) % topics) for one in range(TOPICS_PER_GROUP)]
+        read = [name_of((group * TOPICS_PER_GROUP + index) % topics) for index in range(TOPICS_PER_GROUP)]
         positions[f"group-{group:04}"] = [TopicPartition(topic, 0, 0) for topic in read]
     for name, wanted in positions.items():
         consumer = Consumer(settings | {"group.id": name, "enable.auto.commit": False})

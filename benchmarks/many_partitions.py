@@ -62,7 +62,9 @@ def create(side: Side, partitions: int) -> None:
 
     def is_led() -> bool:
         found = admin.list_topics(TOPIC, timeout=60).topics[TOPIC].partitions.values()
-        return len(found) == partitions and all(len(each.isrs) == 3 and each.leader >= 0 for each in found)
+        return len(found) == partitions and all(
+            len(partition.isrs) == 3 and partition.leader >= 0 for partition in found
+        )
 
     wait_until(is_led, what="leaders of all partitions", timeout_s=TIMEOUT_S)
     produce(side, range(partitions))

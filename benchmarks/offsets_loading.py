@@ -133,11 +133,11 @@ async def load(log: Log, shape: Shape, offsets: int) -> tuple[float, float, floa
     """Seconds until all is there, and of them on the processor; the longest pause in ms; bytes of memory per offset."""
     loop = asyncio.get_running_loop()
     clock = SystemClock()
-    one = cast(Any, OneLog(log))
+    only_log = cast(Any, OneLog(log))
     coordinator = GroupCoordinator(
         broker_id=0,
         config=GroupConfig(),
-        offsets_log=InternalLog(one, one, one, load_buffer_bytes=LOAD_BUFFER_BYTES),
+        offsets_log=InternalLog(only_log, only_log, only_log, load_buffer_bytes=LOAD_BUFFER_BYTES),
         clock=clock,
         timer=WheelTimer(clock, loop),
         random=random.Random(1),

@@ -44,7 +44,7 @@ def main() -> None:
     pairs = zip(rates["read_committed"], rates["read_uncommitted"], strict=True)
     figures = [
         *(Figure(f"{isolation}: messages", "/s", samples) for isolation, samples in rates.items()),
-        Figure("read_committed / read_uncommitted", "x", [one / other for one, other in pairs]),
+        Figure("read_committed / read_uncommitted", "x", [committed_rate / other for committed_rate, other in pairs]),
         *(Figure(f"{isolation}: broker processor", "s/GB", samples) for isolation, samples in used.items()),
     ]
     report("read_committed", figures, runs=chosen.runs, transactions=chosen.transactions, messages=chosen.messages)

@@ -125,8 +125,8 @@ def main() -> None:
         with cluster(checkout, given.in_flight, is_counted=True) as counted:
             calls = counted.calls(given.messages)
         figures += counts(prefix, calls, given.messages)
-        for role, each in zip(("leader", "follower"), calls, strict=False):
-            print_functions(f"{prefix}{role}", each, given.messages, given.functions)
+        for role, call in zip(("leader", "follower"), calls, strict=False):
+            print_functions(f"{prefix}{role}", call, given.messages, given.functions)
     report("replicated_requests", figures, runs=given.runs, messages=given.messages, in_flight=given.in_flight)
 
 
@@ -158,12 +158,12 @@ def counts(prefix: str, calls: list[counted_calls.Calls], messages: int) -> list
         Figure(
             f"{prefix}follower, Python calls",
             "per message",
-            [statistics.mean(each.python.total() for each in followers) / messages],
+            [statistics.mean(follower.python.total() for follower in followers) / messages],
         ),
         Figure(
             f"{prefix}follower, built-in calls",
             "per message",
-            [statistics.mean(each.builtin.total() for each in followers) / messages],
+            [statistics.mean(follower.builtin.total() for follower in followers) / messages],
         ),
     ]
 

@@ -61,7 +61,7 @@ def measure(
         alone.append(processor_s([*command, "--master", cluster.master], daemons=daemons))
         shutil.rmtree(target)
     admin.delete_topics([topic])[topic].result(TIMEOUT_S)
-    ratios = [one / other for one, other in zip(alone, local, strict=True)]
+    ratios = [alone_s / other for alone_s, other in zip(alone, local, strict=True)]
     return [
         Figure(f"{size}, local[2]", "CPU s", local),
         Figure(f"{size}, two workers", "CPU s", alone),

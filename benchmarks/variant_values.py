@@ -34,8 +34,8 @@ def main() -> None:
     options = parser.parse_args()
     numbers = random.Random(1)
     orders = [order(number, numbers) for number in range(options.records)]
-    more = [{**one, "note": "x"} if number % 10 == 0 else one for number, one in enumerate(orders)]
-    type_ = inferred(json.dumps(one) for one in orders)
+    more = [{**document, "note": "x"} if number % 10 == 0 else document for number, document in enumerate(orders)]
+    type_ = inferred(json.dumps(document) for document in orders)
     formats = {
         "string": Decoding(Format.STRING, STRING),
         "json": Decoding(Format.JSON, type_),

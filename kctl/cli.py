@@ -103,7 +103,7 @@ def _run(command_line: list[str]) -> int:
 
 
 def _build() -> str:
-    """Text about a build without the compiled record walk."""
+    """Return the text about a build without the compiled record walk."""
     return "" if walk_is_compiled() else " (interpreted record walk: no C compiler was found at installation)"
 
 
@@ -137,7 +137,7 @@ def _report(error: BaseException, command_line: Sequence[str]) -> int:
 
 
 def _describe(error: BaseException) -> tuple[str, str, bool]:
-    """Code, text, and whether a retry may succeed."""
+    """Return the code, text, and whether a retry may succeed."""
     match error:
         case ApiError():
             from kctl.commands.frame.output.rows import with_remedy  # noqa: PLC0415 - only needed after an error

@@ -63,7 +63,7 @@ class LeaderAndIsr:
 
 
 def topic_name_problem(name: str) -> str | None:
-    """Why `name` is not a valid topic name, or None if it is valid.  Kafka's Topic.validate."""
+    """Return why `name` is not a valid topic name, or None if it is valid.  Kafka's Topic.validate."""
     if not name:
         return "topic name is empty"
     if name in {".", ".."}:
@@ -76,7 +76,7 @@ def topic_name_problem(name: str) -> str | None:
 
 
 def partition_problem(topic: str, partition: int) -> str | None:
-    """Why `topic` and `partition` are not a valid name of a partition, or None if they are valid."""
+    """Return why `topic` and `partition` are not a valid name of a partition, or None if they are valid."""
     problem = topic_name_problem(topic)
     if problem is None and not 0 <= partition <= INT32_MAX:
         problem = f"partition {partition} is not between 0 and {INT32_MAX}"
@@ -84,7 +84,7 @@ def partition_problem(topic: str, partition: int) -> str | None:
 
 
 def cluster_id_problem(cluster_id: str) -> str | None:
-    """Why `cluster_id` cannot be the id of a cluster, or None if it can.
+    """Return why `cluster_id` cannot be the id of a cluster, or None if it can.
 
     Kafka's are base64 of a UUID, those of others are names; all of them can be parts of a path.
     """
@@ -95,9 +95,12 @@ def cluster_id_problem(cluster_id: str) -> str | None:
     return None
 
 
-def topic_names_collide(one: str, other: str) -> bool:
-    """Whether two topics would have equal metric names, where '.' is replaced by '_'.  Kafka's Topic.hasCollision."""
-    return one.replace(".", "_") == other.replace(".", "_")
+def topic_names_collide(name: str, other: str) -> bool:
+    """Return whether two topics would have equal metric names, where '.' is replaced by '_'.
+
+    Kafka's Topic.hasCollision.
+    """
+    return name.replace(".", "_") == other.replace(".", "_")
 
 
 def java_hash(text: str) -> int:

@@ -73,7 +73,7 @@ def _no_log_handlers_of_commands() -> Iterator[None]:
     """A server that a test starts in this process logs to a stream that is closed after the test."""
     yield
     root = logging.getLogger()
-    for handler in [each for each in root.handlers if isinstance(each, FoldingHandler)]:
+    for handler in [handler for handler in root.handlers if isinstance(handler, FoldingHandler)]:
         root.removeHandler(handler)
         handler.close()
 

@@ -78,7 +78,7 @@ class Row:
 def client_cpu_s() -> float:
     """Processor time of this process and of the programs that it has run."""
     used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return sum(each.ru_utime + each.ru_stime for each in used)
+    return sum(usage.ru_utime + usage.ru_stime for usage in used)
 
 
 @contextlib.contextmanager

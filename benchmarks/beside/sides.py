@@ -79,7 +79,7 @@ def three_brokers(name: str, folder: Path) -> Iterator[Side]:
         )
         pool = stack.enter_context(ThreadPoolExecutor(3))
         entered: list[contextlib.AbstractContextManager[object]] = []
-        stack.callback(lambda: list(pool.map(lambda each: each.__exit__(None, None, None), entered)))
+        stack.callback(lambda: list(pool.map(lambda broker: broker.__exit__(None, None, None), entered)))
 
         def start(number: int) -> Subject:
             properties = {**PROPERTIES, **REPLICATED, "broker.id": str(number)}

@@ -48,10 +48,12 @@ def lines_of(samples: Sequence[Sample]) -> list[Line]:
     for row, unit in dict.fromkeys((sample.row, sample.unit) for sample in samples):
         own = [sample for sample in samples if (sample.row, sample.unit) == (row, unit)]
         sides = dict.fromkeys(sample.side for sample in own)
-        shares = {side: statistics.median(each.client_share for each in own if each.side == side) for side in sides}
+        shares = {
+            side: statistics.median(sample.client_share for sample in own if sample.side == side) for side in sides
+        }
         is_throughput = unit not in LOWER_IS_BETTER
         limited = tuple(side for side in sides if is_throughput and shares[side] >= CLIENT_IS_THE_LIMIT)
-        values = {side: [each.value for each in own if each.side == side] for side in sides}
+        values = {side: [sample.value for sample in own if sample.side == side] for side in sides}
         lines.append(Line(row, unit, values, limited))
     return lines
 

@@ -73,7 +73,7 @@ class Member:
                 break
         _expect(response.error_code)
         self.generation = response.generation_id
-        return [each.member_id for each in response.members]
+        return [member.member_id for member in response.members]
 
     async def sync(self, assignments: dict[str, bytes] | None = None) -> bool:
         """Whether there is an assignment; else the group rebalances once more."""
@@ -84,8 +84,8 @@ class Member:
             protocol_type="consumer",
             protocol_name="range",
             assignments=[
-                SyncGroupRequestAssignment(member_id=each, assignment=data)
-                for each, data in (assignments or {}).items()
+                SyncGroupRequestAssignment(member_id=member_id, assignment=data)
+                for member_id, data in (assignments or {}).items()
             ],
         )
         response = await self._connection.send(request, SyncGroupResponse)

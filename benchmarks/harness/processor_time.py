@@ -41,15 +41,15 @@ def used_s(work: Callable[[], object], *, daemons: Collection[int] = ()) -> floa
     when a process does not end.
     """
     assert ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
-    present = {(each.pid, each.started): each.ticks for each in _descendants()}
+    present = {(process.pid, process.started): process.ticks for process in _descendants()}
     ignored = {key for key in present if key[0] not in daemons}
     last: dict[tuple[int, int], int] = {}
     is_over = threading.Event()
 
     def search() -> list[_Process]:
-        found = [each for each in _descendants() if (each.pid, each.started) not in ignored]
-        last.update({(each.pid, each.started): each.ticks for each in found})
-        return [each for each in found if (each.pid, each.started) not in present]
+        found = [process for process in _descendants() if (process.pid, process.started) not in ignored]
+        last.update({(process.pid, process.started): process.ticks for process in found})
+        return [process for process in found if (process.pid, process.started) not in present]
 
     def read_again() -> None:
         for pid, started in list(last):
@@ -74,7 +74,7 @@ def used_s(work: Callable[[], object], *, daemons: Collection[int] = ()) -> floa
         is_over.set()
         thread.join()
     deadline = time.monotonic() + END_TIMEOUT_S
-    while running := [each for each in search() if not _has_ended(each)]:
+    while running := [process for process in search() if not _has_ended(process)]:
         if time.monotonic() > deadline:
             raise TimeoutError(f"processes do not end: {running}")
         time.sleep(PERIOD_S)
@@ -98,7 +98,7 @@ def _descendants() -> Iterator[_Process]:
     parents = [os.getpid()]
     while parents:
         found = children.get(parents.pop(), [])
-        parents += [each.pid for each in found]
+        parents += [process.pid for process in found]
         yield from found
 
 

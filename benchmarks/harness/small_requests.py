@@ -43,13 +43,13 @@ def send(address: str, frame: bytes, *, count: int, connections: int, in_flight:
     """
     with selectors.DefaultSelector() as selector:
         sockets = [connect(address) for _ in range(connections)]
-        buffers = {each: bytearray() for each in sockets}
+        buffers = {opened: bytearray() for opened in sockets}
         started = time.perf_counter()
         sent = done = 0
-        for each in sockets:
-            selector.register(each, selectors.EVENT_READ)
+        for opened in sockets:
+            selector.register(opened, selectors.EVENT_READ)
             first = min(in_flight, count - sent)
-            each.sendall(frame * first)
+            opened.sendall(frame * first)
             sent += first
         while done < count:
             ready = selector.select(TIMEOUT_S)
@@ -65,8 +65,8 @@ def send(address: str, frame: bytes, *, count: int, connections: int, in_flight:
                     sock.sendall(frame * more)
                     sent += more
         took_s = time.perf_counter() - started
-        for each in sockets:
-            each.close()
+        for opened in sockets:
+            opened.close()
     return took_s
 
 
@@ -89,9 +89,9 @@ def long_polls(address: str, topic: str, count: int, *, wait_ms: int = 5_000) ->
 
     def serve() -> None:
         with selectors.DefaultSelector() as selector:
-            for index, each in enumerate(sockets):
-                selector.register(each, selectors.EVENT_READ)
-                each.sendall(frame)
+            for index, opened in enumerate(sockets):
+                selector.register(opened, selectors.EVENT_READ)
+                opened.sendall(frame)
                 if not index % 50:
                     time.sleep(wait_ms / 1000 * 50 / count)  # Spread over the time that they wait.
             while not is_over.is_set():
@@ -109,8 +109,8 @@ def long_polls(address: str, topic: str, count: int, *, wait_ms: int = 5_000) ->
     finally:
         is_over.set()
         thread.join()
-        for each in sockets:
-            each.close()
+        for opened in sockets:
+            opened.close()
 
 
 def connect(address: str) -> socket.socket:

@@ -52,8 +52,8 @@ def switch_access(number: int, _: object) -> None:
 
 
 if __name__ == "__main__":
-    for each in (Dispatcher, Acceptor):
-        note_instances(each)
+    for class_ in (Dispatcher, Acceptor):
+        note_instances(class_)
     for first, handler in ((METRICS, switch_metrics), (ACCESS, switch_access)):
         signal.signal(first, handler)
         signal.signal(first + 1, handler)

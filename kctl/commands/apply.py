@@ -111,7 +111,7 @@ def apply(
 
 
 def _throttled(run: Invocation, rate: int, state_dir: str | None) -> Start:
-    """Starts moves with a throttle, which stays until they have ended."""
+    """Start moves with a throttle, which stays until they have ended."""
 
     async def start(client: ClusterClient, moves: Sequence[Move]) -> dict[TopicPartition, Outcome]:
         records = records_of(state_dir, (await client.metadata([])).cluster_id)
@@ -125,7 +125,7 @@ def _throttled(run: Invocation, rate: int, state_dir: str | None) -> Start:
 
 
 def _perform(run: Invocation, applying: Applying, changes: list[Change], *, dry_run: bool) -> ExitStatus:
-    """Makes the changes, and shows what was done also if the command is interrupted."""
+    """Make the changes, and show what was done also if the command is interrupted."""
     status = None
     try:
         run.on_brokers(lambda client: applying.run(client, changes, validate_only=dry_run))
@@ -141,8 +141,10 @@ def _perform(run: Invocation, applying: Applying, changes: list[Change], *, dry_
 
 
 def _passwords(desired: DesiredState, changes: list[Change]) -> dict[str, str]:
-    """The secrets that are needed, by their references.  Raises UsageError."""
-    users = {key: user for key, user in (desired.users or {}).items() if any(each.target == key for each in changes)}
+    """Return the secrets that are needed, by their references.  Raises UsageError."""
+    users = {
+        key: user for key, user in (desired.users or {}).items() if any(change.target == key for change in changes)
+    }
     return {
         user.password: resolved(f"password of {key.name}", user.password)
         for key, user in users.items()

@@ -79,12 +79,12 @@ class Mirrored(NamedTuple):
 
 
 def mirrored(groups: CopiedGroups) -> list[Mirrored]:
-    """Rows of the offsets after the copy."""
+    """Return the rows of the offsets after the copy."""
     return [_row(group, tp, offset, groups.done[group, tp]) for group, tp, offset in _items(groups)]
 
 
 def mirrored_by_dry_run(groups: CopiedGroups, positions: Mapping[TopicPartition, int]) -> list[Mirrored]:
-    """Rows of the offsets that a copy up to these positions would commit."""
+    """Return the rows of the offsets that a copy up to these positions would commit."""
     return [
         Mirrored(group, tp.partition, offset, None, "would be committed" if is_copied else "not copied")
         for group, tp, offset in _items(groups)
@@ -166,7 +166,7 @@ class CopyDocument(NamedTuple):
 
 
 def copy_topic(run: Invocation, source_side: Invocation, target_side: Invocation, copying: Copying) -> ExitStatus:
-    """Copies the records; FAILED if offsets of a group could not be committed.  Raises KctlError and Refused."""
+    """Copy the records; return FAILED if offsets of a group could not be committed.  Raises KctlError and Refused."""
     limits = fetch_limits(source_side.consumer_properties(), CHUNKS)
     writing = writing_settings(
         target_side.producer_properties(),
@@ -238,11 +238,11 @@ async def _copy(
         if of_groups:
             console.show(Mirrored, of_groups)
     _summarise(console, copier, copying, "")
-    return ExitStatus.FAILED if any(one.error for one in of_groups) else ExitStatus.DONE
+    return ExitStatus.FAILED if any(group.error for group in of_groups) else ExitStatus.DONE
 
 
 def _remedy(copying: Copying) -> str:
-    """What to do after a truncation while a copy runs."""
+    """Return what to do after a truncation while a copy runs."""
     if copying.resume_group is None:
         return "records that were lost since may have been copied"
     return "the progress is checked when the command is repeated, and --progress decides where to continue"
@@ -259,7 +259,7 @@ class _Topics(NamedTuple):
 
 
 async def _topics(source: ClusterClient, target: ClusterClient, copying: Copying) -> _Topics:
-    """Raises ApiError, UsageError and Refused for topics between which nothing can be copied."""
+    """Read the topics; raise ApiError, UsageError and Refused for those between which nothing can be copied."""
     with source.one_deadline(follows_elections=True), target.one_deadline(follows_elections=True):
         all_tps = await partitions_of(source, [copying.source])
         tps = select_partitions(all_tps, copying.partitions, copying.selecting.key_for_partition)
@@ -290,7 +290,10 @@ async def _topics(source: ClusterClient, target: ClusterClient, copying: Copying
 
 
 async def _targets(target: ClusterClient, topic: str, partitions: int) -> list[TopicPartition]:
-    """The partitions of the target topic.  Raises ApiError, which for a topic that does not exist names the remedy."""
+    """Return the partitions of the target topic.
+
+    Raises ApiError, which for a topic that does not exist names the remedy.
+    """
     try:
         return await partitions_of(target, [topic])
     except ApiError as error:
@@ -338,7 +341,7 @@ async def _plan(
 async def _resumed(
     console: Console, source: ClusterClient, target: ClusterClient, copying: Copying, topics: _Topics
 ) -> dict[TopicPartition, Position]:
-    """Where the partitions of the source were left, by their committed offsets in the target cluster.
+    """Return where the partitions of the source were left, by their committed offsets in the target cluster.
 
     Raises Refused for progress that cannot be trusted, unless an option decides what happens with it.
     """
@@ -376,7 +379,7 @@ async def _resumed(
 def _with_choice(
     console: Console, copying: Copying, positions: dict[TopicPartition, Position], problems: list[Distrust]
 ) -> dict[TopicPartition, Position]:
-    """The positions, those that are not trusted by the choice of --progress.  Raises Refused without one."""
+    """Return the positions, those that are not trusted by the choice of --progress.  Raises Refused without one."""
     undecided: list[Distrust] = []
     for problem in problems:
         tp = problem.tp
@@ -392,9 +395,13 @@ def _with_choice(
         where = f"offset {positions[tp].offset}" if tp in positions else "--from"
         console.warn(f"{tp}: {problem.reason}; continuing at {where}")
     if undecided:
-        shown = [f"{one.tp}: {one.reason}" for one in undecided[:_DISTRUST_SHOWN]]
+        shown = [f"{distrust.tp}: {distrust.reason}" for distrust in undecided[:_DISTRUST_SHOWN]]
         more = [f"and {len(undecided) - _DISTRUST_SHOWN} more partitions"] if len(undecided) > _DISTRUST_SHOWN else []
-        rewind = "'--progress rewind' (continue where the logs part), " if all(one.parting for one in undecided) else ""
+        rewind = (
+            "'--progress rewind' (continue where the logs part), "
+            if all(distrust.parting for distrust in undecided)
+            else ""
+        )
         raise Refused(
             f"the progress of group '{copying.resume_group}' cannot be trusted: {'; '.join([*shown, *more])}.  "
             f"Nothing was copied.  Choose '--progress accept' (continue at the offsets that are committed), {rewind}or "
@@ -404,7 +411,10 @@ def _with_choice(
 
 
 async def _groups(source: ClusterClient, target: ClusterClient, plan: CopyPlan, copying: Copying) -> CopiedGroups:
-    """The groups to copy, with their offsets as they are before the copy.  Raises ApiError for one without any."""
+    """Return the groups to copy, with their offsets as they are before the copy.
+
+    Raises ApiError for one without any.
+    """
 
     async def look_up(group: str) -> dict[TopicPartition, int]:
         async def send_to(connection: Connection) -> dict[TopicPartition, CommittedOffset]:
@@ -422,14 +432,22 @@ async def _groups(source: ClusterClient, target: ClusterClient, plan: CopyPlan, 
 
 def _rows(copier: Copier, status: str) -> list[CopiedRow]:
     return [
-        CopiedRow(tp.partition, *copier.plan.bounds[tp], one.position, one.read, one.selected, one.size, status)
-        for tp, one in sorted(copier.counts.partitions.items())
+        CopiedRow(
+            tp.partition,
+            *copier.plan.bounds[tp],
+            counts_of_partition.position,
+            counts_of_partition.read,
+            counts_of_partition.selected,
+            counts_of_partition.size,
+            status,
+        )
+        for tp, counts_of_partition in sorted(copier.counts.partitions.items())
     ]
 
 
 def _summarise(console: Console, copier: Copier, copying: Copying, problem: str) -> None:
     counts = copier.counts
-    read = sum(one.read for one in counts.partitions.values())
+    read = sum(partition.read for partition in counts.partitions.values())
     what = "would be copied" if copying.is_dry_run else "sent" if problem else "copied"
     console.note(
         f"{counts.selected:,} of {counted(read, 'record')} {what} from {copying.source} to {copying.target}"
@@ -645,7 +663,7 @@ def copy(
         resume_group=resume_group,
         progress=progress,
         transactional_id=transactional_id,
-        groups=tuple(dict.fromkeys(one for one in (groups or "").split(",") if one)),
+        groups=tuple(dict.fromkeys(group for group in (groups or "").split(",") if group)),
         is_dry_run=dry_run,
     )
     if not dry_run:

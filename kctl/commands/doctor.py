@@ -201,11 +201,11 @@ def _rules(names: Sequence[str]) -> set[str]:
     return set(names)
 
 
-def _row(one: Ranked, options: str) -> FindingRow:
-    found = one.finding
+def _row(finding: Ranked, options: str) -> FindingRow:
+    found = finding.finding
     return FindingRow(
         found.severity.label,
-        one.rule,
+        finding.rule,
         found.subject,
         found.cause,
         list(found.evidence),
@@ -217,7 +217,7 @@ def _row(one: Ranked, options: str) -> FindingRow:
 
 
 def _page(console: Console, seen: Snapshot, rows: Sequence[FindingRow], unseen: Sequence[UnseenRow]) -> Iterator[str]:
-    """The diagnosis for people, as wide as the terminal, at most PAGE_WIDTH."""
+    """Yield the diagnosis for people, as wide as the terminal, at most PAGE_WIDTH."""
     width = min(console.width or PAGE_WIDTH, PAGE_WIDTH)
     kind = {True: "KRaft", False: "ZooKeeper", None: "unknown kind"}[seen.is_kraft]
     alive = sum(broker.is_listed for broker in seen.brokers)
@@ -249,7 +249,7 @@ _COLORS = {"critical": "\x1b[1;31m", "error": "\x1b[31m", "warning": "\x1b[33m"}
 
 
 def _block(label: str, text: str, width: int, console: Console) -> Iterator[str]:
-    """A label and a text, whose lines are indented."""
+    """Yield a label and a text, whose lines are indented."""
     lines = wrap(escape_cell(text), max(20, width - _INDENT)) or [""]
     head = label.ljust(_INDENT)
     if console.color and console.width is not None and label in _COLORS:
@@ -261,5 +261,5 @@ def _block(label: str, text: str, width: int, console: Console) -> Iterator[str]
         yield " " * _INDENT + line
 
 
-def _not_seen(one: Unseen) -> str:
-    return f"{one.what} could not be read: {one.reason}" + (f"; {one.remedy}" if one.remedy else "")
+def _not_seen(unseen: Unseen) -> str:
+    return f"{unseen.what} could not be read: {unseen.reason}" + (f"; {unseen.remedy}" if unseen.remedy else "")

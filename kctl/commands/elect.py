@@ -115,7 +115,7 @@ def elect(
 
 
 def _selected(topic: str | None, partition: int | None, path: str | None) -> list[TopicPartition] | None:
-    """The partitions of --partition or the file; None without either."""
+    """Return the partitions of --partition or the file; None without either."""
     if path is not None and topic is not None:
         raise UsageError("give --path-to-json-file or --topic, not both")
     if partition is not None and topic is None:
@@ -132,11 +132,11 @@ def _selected(topic: str | None, partition: int | None, path: str | None) -> lis
 
 
 def _partitions_of(metadata: ClusterMetadata, topic: str) -> list[TopicPartition]:
-    """All partitions of the topic.  Raises ApiError when there is no such topic."""
+    """Return all partitions of the topic.  Raises ApiError when there is no such topic."""
     found = metadata.topics[topic]
     if not found.partitions:
         raise topic_error(topic, found.error)
-    return [TopicPartition(topic, one.partition) for one in found.partitions]
+    return [TopicPartition(topic, partition.partition) for partition in found.partitions]
 
 
 def _row(election: Election, *, dry_run: bool) -> ElectionRow:

@@ -72,21 +72,21 @@ def describe(ctx: typer.Context) -> ExitStatus:
     """
     run: Invocation = ctx.obj
     found = run.on_brokers(describe_features)
-    run.console.show(FeatureRow, [_row(found, one) for one in found.features])
+    run.console.show(FeatureRow, [_row(found, feature) for feature in found.features])
     if not found.features:
         run.console.note("the cluster has no features")
     return ExitStatus.DONE
 
 
-def _row(found: Features, one: Feature) -> FeatureRow:
+def _row(found: Features, feature: Feature) -> FeatureRow:
     return FeatureRow(
-        feature=one.name,
-        supported_min=one.supported_min,
-        supported_max=one.supported_max,
-        finalized=one.finalized,
-        version=metadata_version_name(one.finalized) if one.name == METADATA_VERSION else None,
+        feature=feature.name,
+        supported_min=feature.supported_min,
+        supported_max=feature.supported_max,
+        finalized=feature.finalized,
+        version=metadata_version_name(feature.finalized) if feature.name == METADATA_VERSION else None,
         epoch=known(found.epoch),
-        differs=one.differs,
+        differs=feature.differs,
     )
 
 
@@ -125,7 +125,7 @@ class UpdateRow(NamedTuple):
 
 
 def levels_of(feature: list[Pair] | None, metadata_version: str | None, *, low: int) -> dict[str, int]:
-    """The new levels by feature.  Raises UsageError if there are none."""
+    """Return the new levels by feature.  Raises UsageError if there are none."""
     levels = {
         name: parse_integer(value, f"the level of {name}", low=low, high=LEVEL_MAX)
         for name, value in dict(feature or ()).items()
@@ -140,7 +140,7 @@ def levels_of(feature: list[Pair] | None, metadata_version: str | None, *, low: 
 
 
 def update(run: Invocation, levels: dict[str, int], kind: UpdateType, *, dry_run: bool) -> ExitStatus:
-    """Shows the change, asks for consent, and performs it."""
+    """Show the change, ask for consent, and perform it."""
     before = run.on_brokers(describe_features)
     if not dry_run:
         verb = "Upgrade" if kind is UpdateType.UPGRADE else "Downgrade"
@@ -155,20 +155,20 @@ def update(run: Invocation, levels: dict[str, int], kind: UpdateType, *, dry_run
     status = ("would be " if dry_run else "") + ("upgraded" if kind is UpdateType.UPGRADE else "downgraded")
     rows = [
         UpdateRow(
-            feature=one.name,
-            level_before=_level(before, one.name),
-            level=levels[one.name],
-            status=status if one.is_done else None,
-            **outcome_error(one),
+            feature=outcome.name,
+            level_before=_level(before, outcome.name),
+            level=levels[outcome.name],
+            status=status if outcome.is_done else None,
+            **outcome_error(outcome),
         )
-        for one in outcomes
+        for outcome in outcomes
     ]
     run.console.show(UpdateRow, rows)
     return run.status_of(rows)
 
 
 def _level(found: Features, name: str) -> int | None:
-    return next((one.finalized for one in found.features if one.name == name), None)
+    return next((feature.finalized for feature in found.features if feature.name == name), None)
 
 
 # `kctl features upgrade`.

@@ -71,13 +71,13 @@ class LevelChangeRow(NamedTuple):
 
 
 async def loggers_of(client: ClusterClient, brokers: list[int] | None) -> list[ConfigResource]:
-    """The loggers of the named brokers, or of all, by broker id."""
+    """Return the loggers of the named brokers, or of all, by broker id."""
     ids = brokers if brokers is not None else (await client.metadata([])).brokers
     return [ConfigResource(ResourceType.BROKER_LOGGER, str(broker_id)) for broker_id in sorted(set(ids))]
 
 
 def alter(run: Invocation, changes: list[ConfigChange], brokers: list[int] | None, *, dry_run: bool) -> ExitStatus:
-    """Changes the levels, describes them again, and shows a row per broker and logger."""
+    """Change the levels, describe them again, and show a row per broker and logger."""
     names = [change.name for change in changes]
 
     async def send(client: ClusterClient) -> list[LevelChangeRow]:

@@ -121,7 +121,7 @@ def show(
             "the broker has chosen a free port for metrics (metrics.port=0), which its log and 'kctl broker status' "
             "show: give it with --endpoint HOST:PORT"
         )
-    samples = [each for each in read_metrics(*found, lambda: end_s - monotonic()) if pattern.search(_text(each))]
+    samples = [metric for metric in read_metrics(*found, lambda: end_s - monotonic()) if pattern.search(_text(metric))]
     items = [MetricItem(s.metric, s.labels, s.value if math.isfinite(s.value) else None) for s in samples]
     rows = [MetricRow(s.metric, _labels(s), f"{s.value:.15g}") for s in samples]
     run.console.show(MetricRow, items, rows=rows)

@@ -51,7 +51,7 @@ class ChangeRow(NamedTuple):
 
 
 def read_desired(path: str) -> DesiredState:
-    """The document in a file.  Raises UsageError."""
+    """Return the document in a file.  Raises UsageError."""
     try:
         return parse_state(read_yaml(read_input(path), path), path)
     except OSError as error:
@@ -59,7 +59,7 @@ def read_desired(path: str) -> DesiredState:
 
 
 def planned_row(change: Change, *, deletes: bool) -> ChangeRow:
-    """A change that has not been tried."""
+    """Return a change that has not been tried."""
     row = _row(change, ONLY_WITH_DELETE if change.is_removal and not deletes else PLANNED)
     if change.problem is None:
         return row
@@ -67,7 +67,7 @@ def planned_row(change: Change, *, deletes: bool) -> ChangeRow:
 
 
 def outcome_row(change: Change, outcome: Outcome | None, *, is_dry_run: bool) -> ChangeRow:
-    """A change with its outcome; None if it was not tried or the outcome is unknown."""
+    """Return a change with its outcome; None if it was not tried or the outcome is unknown."""
     if outcome is None:
         return _row(change, NOT_DONE)
     if not outcome.is_done:

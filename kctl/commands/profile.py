@@ -43,17 +43,17 @@ _PLACE = re.compile(r"\.(?:location|url|class|type)$|endpoint", re.IGNORECASE)
 
 
 def is_secret(name: str) -> bool:
-    """Whether a property of this name may contain a secret."""
+    """Return whether a property of this name may contain a secret."""
     return _SECRET.search(name) is not None and _PLACE.search(name) is None
 
 
 def shown(name: str, value: str) -> str:
-    """The value for people; secrets are hidden, references to them are not."""
+    """Return the value for people; secrets are hidden, references to them are not."""
     return HIDDEN if is_secret(name) and not is_reference(value) else value
 
 
 def check_given(name: str, value: str) -> None:
-    """Raises UsageError for a secret on the command line, where other users of the machine can read it."""
+    """Raise UsageError for a secret on the command line, where other users of the machine can read it."""
     if is_secret(name) and not has_reference(value):
         raise UsageError(
             f"{name} is a secret, and other users can read command lines: write it into a file for --command-config, or"
@@ -80,7 +80,7 @@ class ProfileRow(NamedTuple):
 
 
 def profile_row(profile: Profile, profiles: Profiles) -> ProfileRow:
-    """A profile, in which the values of secrets are hidden."""
+    """Return a profile, in which the values of secrets are hidden."""
     return ProfileRow(
         profile=profile.name,
         current=profile.name == profiles.current,
@@ -102,12 +102,12 @@ NAME = typer.Argument(help="Name of the profile.", metavar="PROFILE")
 
 
 def stored() -> Profiles:
-    """All profiles of the user.  Raises UsageError."""
+    """Return all profiles of the user.  Raises UsageError."""
     return load_profiles(profiles_path(os.environ)) or Profiles()
 
 
 def change(run: Invocation, edit: Callable[[Profiles], Profiles], name: str | None) -> ExitStatus:
-    """Changes the stored profiles, and shows the one called `name` afterwards.  Raises UsageError."""
+    """Change the stored profiles, and show the one called `name` afterwards.  Raises UsageError."""
     profiles = change_profiles(profiles_path(os.environ), edit)
     rows = [] if name is None else [profile_row(profiles.named(name), profiles)]
     run.console.show(ProfileRow, rows)
@@ -182,12 +182,12 @@ def add(
     """
     run: Invocation = ctx.obj
     properties = dict(property_ or ())
-    for each, value in properties.items():
-        check_given(each, value)
+    for key, value in properties.items():
+        check_given(key, value)
     if cluster_id is not None and pin_cluster_id:
         raise UsageError("--cluster-id and --pin-cluster-id cannot be combined")
     for client in Client:
-        check_properties({each: value for each, value in properties.items() if not has_reference(value)}, client)
+        check_properties({key: value for key, value in properties.items() if not has_reference(value)}, client)
     if unknown := unknown_names(properties):
         raise UsageError(f"--property: not a property of Kafka's clients: {', '.join(unknown)}")
     if default_timeout is not None:
@@ -221,7 +221,7 @@ def add(
 
 
 def _present_id(run: Invocation, profile: Profile) -> str:
-    """The id of the cluster to which the profile connects."""
+    """Return the id of the cluster to which the profile connects."""
     connecting = Invocation(run.console)
     connecting.profile = profile
     found = connecting.on_cluster(lambda client: client.metadata([])).cluster_id

@@ -75,7 +75,10 @@ class EntityOptions(NamedTuple):
 
 
 def named_entity(options: EntityOptions) -> dict[EntityType, str | None]:
-    """The parts of the entity in the options, None for a default.  Raises UsageError for invalid combinations."""
+    """Return the parts of the entity in the options, None for a default.
+
+    Raises UsageError for invalid combinations.
+    """
     parts: dict[EntityType, str | None] = {}
     for kind, option, name, is_default in (
         (EntityType.USER, "user", options.user, options.default_user),
@@ -97,17 +100,17 @@ def named_entity(options: EntityOptions) -> dict[EntityType, str | None]:
 
 
 def shown_name(entity: dict[str, str | None], kind: str) -> str | None:
-    """The name of a part in a table: None for a part that the entity does not have."""
+    """Return the name of a part in a table: None for a part that the entity does not have."""
     return name_text(entity[kind]) if kind in entity else None
 
 
 def number_text(value: float) -> float | int:
-    """The value as an integer if it is whole, so that a rate of bytes is not shown as 1048576.0."""
+    """Return the value as an integer if it is whole, so that a rate of bytes is not shown as 1048576.0."""
     return int(value) if value.is_integer() else value
 
 
 def warn_if_throttled(run: Invocation, throttle_ms: int) -> None:
-    """Warns if a quota throttled the requests of this command."""
+    """Warn if a quota throttled the requests of this command."""
     if throttle_ms:
         run.console.warn(f"the broker throttles this user and client id for {throttle_ms} ms")
 
@@ -211,7 +214,7 @@ def alter(
     async def look(client: ClusterClient) -> list[EntityQuotas]:
         return (await describe_quotas(client, [FilterPart(*part) for part in entity], is_strict=True))[0]
 
-    before = next((one.quotas for one in run.on_cluster(look)), {})
+    before = next((quota.quotas for quota in run.on_cluster(look)), {})
     if not dry_run:
         run.consent(f"Change the quotas of {entity_text(entity)}?")
     outcome: Outcome = run.on_cluster(lambda client: alter_quotas(client, entity, changes, validate_only=dry_run))
@@ -236,7 +239,10 @@ def alter(
 def _changes(
     values: dict[str, float], removed: Sequence[str], named: dict[EntityType, str | None]
 ) -> list[QuotaChange]:
-    """The changes.  Raises UsageError if there are none, for contradictions, infinity and a key of another entity."""
+    """Return the changes.
+
+    Raises UsageError if there are none, for contradictions, infinity and a key of another entity.
+    """
     for key in removed:
         if key in values:
             raise UsageError(f"{key} cannot be both set and deleted")
@@ -301,18 +307,18 @@ def check(
     decided = [deciding_quota(found, key, user, client_id) for key in CLIENT_KEYS]
     if address is not None:
         decided.append(deciding_ip_quota(found, address))
-    run.console.show(CheckRow, [_row(one) for one in decided])
+    run.console.show(CheckRow, [_row(quota) for quota in decided])
     warn_if_throttled(run, throttle_ms)
     return ExitStatus.DONE
 
 
-def _row(one: DecidingQuota) -> CheckRow:
+def _row(quota: DecidingQuota) -> CheckRow:
     return CheckRow(
-        one.key,
-        None if one.value is None else number_text(one.value),
-        one.entity,
-        one.shared_by,
-        [f"{entity}: {number_text(value)}" for entity, value in one.overridden],
+        quota.key,
+        None if quota.value is None else number_text(quota.value),
+        quota.entity,
+        quota.shared_by,
+        [f"{entity}: {number_text(value)}" for entity, value in quota.overridden],
     )
 
 
@@ -362,7 +368,8 @@ def describe(
     parts = [FilterPart(kind, name) for kind, name in named.items()]
     found, throttle_ms = run.on_cluster(lambda client: describe_quotas(client, parts))
     items = [
-        QuotaItem(dict(one.entity), {key: number_text(one.quotas[key]) for key in sorted(one.quotas)}) for one in found
+        QuotaItem(dict(quota.entity), {key: number_text(quota.quotas[key]) for key in sorted(quota.quotas)})
+        for quota in found
     ]
     items.sort(key=lambda item: [(kind not in item.entity, item.entity.get(kind) or "") for kind in EntityType])
     run.console.show(QuotaRow, items, rows=[row for item in items for row in _rows(item)])

@@ -135,35 +135,37 @@ def delete(
         return await plan_deletions(client, dict.fromkeys(partitions, offset))
 
     deletions = run.on_brokers(plan)
-    if dry_run or not all(one.outcome.is_done for one in deletions):
-        rows = [_row(one, "would be deleted", one.outcome) for one in deletions]
+    if dry_run or not all(deletion.outcome.is_done for deletion in deletions):
+        rows = [_row(deletion, "would be deleted", deletion.outcome) for deletion in deletions]
         run.console.show(DeletionRow, rows)
         return run.status_of(rows)
-    requested = {one.tp: one.offset for one in deletions if one.offset is not None and one.count}
-    total = sum(one.count or 0 for one in deletions)
+    requested = {
+        deletion.tp: deletion.offset for deletion in deletions if deletion.offset is not None and deletion.count
+    }
+    total = sum(deletion.count or 0 for deletion in deletions)
     if requested:
         run.consent(f"Delete {counted(total, 'offset')} of {counted(len(requested), 'partition')}?")
     results = run.on_brokers(lambda client: delete_records(client, requested)) if requested else {}
     rows = []
-    for one in deletions:
-        result = results.get(one.tp)
+    for deletion in deletions:
+        result = results.get(deletion.tp)
         if isinstance(result, ApiError):
-            rows.append(_row(one, "deleted", Outcome(str(one.tp), result.code, str(result))))
+            rows.append(_row(deletion, "deleted", Outcome(str(deletion.tp), result.code, str(result))))
         else:
-            rows.append(_row(one, "deleted", one.outcome, low_watermark=result))
+            rows.append(_row(deletion, "deleted", deletion.outcome, low_watermark=result))
     run.console.show(DeletionRow, rows)
     return run.status_of(rows)
 
 
-def _row(one: Deletion, status: str, outcome: Outcome, *, low_watermark: int | None = None) -> DeletionRow:
-    shown = status if one.count else "nothing to delete"
+def _row(deletion: Deletion, status: str, outcome: Outcome, *, low_watermark: int | None = None) -> DeletionRow:
+    shown = status if deletion.count else "nothing to delete"
     return DeletionRow(
-        topic=one.tp.topic,
-        partition=one.tp.partition,
-        log_start_offset=one.held.start if one.held else None,
-        log_end_offset=one.held.end if one.held else None,
-        before_offset=one.offset,
-        offsets=one.count if outcome.is_done else None,
+        topic=deletion.tp.topic,
+        partition=deletion.tp.partition,
+        log_start_offset=deletion.held.start if deletion.held else None,
+        log_end_offset=deletion.held.end if deletion.held else None,
+        before_offset=deletion.offset,
+        offsets=deletion.count if outcome.is_done else None,
         low_watermark=low_watermark,
         status=shown if outcome.is_done else None,
         **outcome_error(outcome),
@@ -180,7 +182,7 @@ def _read(path: str) -> dict[TopicPartition, int]:
 
 
 def _parse(texts: Sequence[str]) -> dict[str, list[int] | None]:
-    """The partitions by topic, None for all."""
+    """Return the partitions by topic, None for all."""
     scope: dict[str, list[int] | None] = {}
     for text in texts:
         name, colon, numbers = text.partition(":")
@@ -191,7 +193,10 @@ def _parse(texts: Sequence[str]) -> dict[str, list[int] | None]:
 
 
 async def _partitions(client: ClusterClient, scope: dict[str, list[int] | None]) -> list[TopicPartition]:
-    """The selected partitions, which need not exist if they are numbered.  Raises ApiError for unknown topics."""
+    """Return the selected partitions, which need not exist if they are numbered.
+
+    Raises ApiError for unknown topics.
+    """
     present = await partitions_of(client, scope)
     numbered = [TopicPartition(name, number) for name, numbers in scope.items() for number in numbers or ()]
     return sorted([*numbered, *(tp for tp in present if scope[tp.topic] is None)])

@@ -78,7 +78,7 @@ class ExpiryRow(NamedTuple):
 
 
 def token_row(token: DelegationToken) -> TokenRow:
-    """The row of a token."""
+    """Return the row of a token."""
     return TokenRow(
         token.token_id,
         token.owner,
@@ -90,16 +90,16 @@ def token_row(token: DelegationToken) -> TokenRow:
 
 
 def secret_token_row(token: DelegationToken) -> SecretTokenRow:
-    """The row of a token with its secret."""
+    """Return the row of a token with its secret."""
     return SecretTokenRow(*token_row(token), base64.b64encode(token.hmac).decode())
 
 
 def check_principals(principals: Sequence[str], option: str) -> None:
-    """Raises UsageError unless all have the form User:name."""
-    for each in principals:
-        kind, colon, name = each.partition(":")
+    """Raise UsageError unless all have the form User:name."""
+    for principal in principals:
+        kind, colon, name = principal.partition(":")
         if not (kind and colon and name):
-            raise UsageError(f"{option} {each}: principals are written as User:name")
+            raise UsageError(f"{option} {principal}: principals are written as User:name")
 
 
 # `kctl tokens create`.

@@ -53,7 +53,7 @@ PASSWORD_VARIABLE = "KCTL_USER_PASSWORD"  # noqa: S105 - the name of a variable
 PASSWORD_CHARACTERS_MAX = 1_000
 ITERATIONS_MAX = 16_384
 DEFAULT_MECHANISM = Mechanism.SCRAM_SHA_512
-MECHANISM_NAMES = ", ".join(each.config_key for each in Mechanism)
+MECHANISM_NAMES = ", ".join(mechanism.config_key for mechanism in Mechanism)
 
 NAME = typer.Argument(help="Name of the user.", metavar="USER")
 MECHANISMS = typer.Option(
@@ -88,7 +88,7 @@ ZK_TLS_CONFIG_FILE = typer.Option(
 
 
 def mechanisms_of(names: Sequence[str] | None) -> tuple[Mechanism, ...]:
-    """The mechanisms in the option, or the default.  Raises UsageError."""
+    """Return the mechanisms in the option, or the default.  Raises UsageError."""
     chosen: dict[Mechanism, None] = {}
     for name in names or [DEFAULT_MECHANISM.config_key]:
         mechanism = Mechanism.named(name.upper())
@@ -99,7 +99,7 @@ def mechanisms_of(names: Sequence[str] | None) -> tuple[Mechanism, ...]:
 
 
 def read_password(path: str | None, user: str) -> str:
-    """The password from the file, else from the environment, else from the terminal.
+    """Return the password from the file, else from the environment, else from the terminal.
 
     It is never read from the command line, which all users of the machine can read.  Raises UsageError, and Refused
     without a terminal and at the end of its input (Ctrl-D).
@@ -134,7 +134,7 @@ def _of_terminal(user: str) -> str:
 
 
 def _is_unicode(text: str) -> bool:
-    """False for bytes of the environment that are not UTF-8, which Python keeps as halves of surrogate pairs."""
+    """Return whether the text is Unicode: Python keeps other bytes of the environment as halves of surrogate pairs."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -161,7 +161,7 @@ class Ensemble(NamedTuple):
 
 
 def ensemble_of(zookeeper: str | None, zk_tls_config_file: str | None) -> Ensemble | None:
-    """The ensemble of the options; None without --zookeeper.  Raises UsageError."""
+    """Return the ensemble of the options; None without --zookeeper.  Raises UsageError."""
     if zookeeper is not None:
         return Ensemble(zookeeper, zk_tls_config_file)
     if zk_tls_config_file is not None:
@@ -176,7 +176,7 @@ def on_users(
     on_cluster: Callable[[ClusterClient], Awaitable[T]],
     on_zookeeper: Callable[[ZooKeeper], Awaitable[T]],
 ) -> T:
-    """Runs `on_zookeeper` if an ensemble is given, else `on_cluster`."""
+    """Run `on_zookeeper` if an ensemble is given, else `on_cluster`."""
     if ensemble is None:
         return run.on_cluster(on_cluster)
     from kctl.commands.broker.zookeeper import run_on_zookeeper  # noqa: PLC0415 - imports kazoo
@@ -211,26 +211,26 @@ class UserChangeRow(NamedTuple):
 
 
 def user_rows(described: DescribedUser) -> list[UserRow]:
-    """A row for each credential."""
+    """Return a row for each credential."""
     outcome = described.outcome
     if not outcome.is_done:
         return [UserRow(outcome.name, None, None, **outcome_error(outcome))]
-    return [UserRow(outcome.name, each.config_key, count) for each, count in described.iterations.items()]
+    return [UserRow(outcome.name, mechanism.config_key, count) for mechanism, count in described.iterations.items()]
 
 
 def user_change_rows(outcomes: Mapping[Mechanism, Outcome], status: str) -> list[UserChangeRow]:
-    """A row for all mechanisms with the same outcome."""
+    """Return a row for all mechanisms with the same outcome."""
     mechanisms: dict[Outcome, list[Mechanism]] = {}
     for mechanism, outcome in outcomes.items():
         mechanisms.setdefault(outcome, []).append(mechanism)
-    return [user_change_row(outcome, each, status) for outcome, each in mechanisms.items()]
+    return [user_change_row(outcome, of_user, status) for outcome, of_user in mechanisms.items()]
 
 
 def user_change_row(outcome: Outcome, mechanisms: Sequence[Mechanism], status: str) -> UserChangeRow:
-    """The outcome of a change; `status` is shown if it succeeded."""
+    """Return the outcome of a change; `status` is shown if it succeeded."""
     return UserChangeRow(
         user=outcome.name,
-        mechanisms=[each.config_key for each in mechanisms],
+        mechanisms=[mechanism.config_key for mechanism in mechanisms],
         status=status if outcome.is_done else None,
         **outcome_error(outcome),
     )
@@ -288,7 +288,7 @@ def set_user_password(
     is_new: bool,
     dry_run: bool,
 ) -> ExitStatus:
-    """Checks whether the user exists, sets the password and shows the outcome."""
+    """Check whether the user exists, set the password and show the outcome."""
     mechanisms = mechanisms_of(mechanism_names)
     password = None if password_file is None else read_password(password_file, name)
     (described,) = on_users(
@@ -301,7 +301,7 @@ def set_user_password(
     if outcome.error is ErrorCode.RESOURCE_NOT_FOUND:
         outcome = Outcome(name) if is_new else outcome
     elif outcome.is_done and is_new:
-        known = ", ".join(each.config_key for each in described.iterations)
+        known = ", ".join(mechanism.config_key for mechanism in described.iterations)
         outcome = Outcome(name, ErrorCode.DUPLICATE_RESOURCE, f"the user exists, with {known}; use kctl users alter")
     if outcome.is_done and not mechanism_names and not is_new:
         mechanisms = tuple(described.iterations)
@@ -439,12 +439,12 @@ def delete(
         on_zookeeper=lambda session: users.describe_users_in_zookeeper(session, [name]),
     )
     outcome, chosen = described.outcome, chosen or tuple(described.iterations)
-    missing = [each.config_key for each in chosen if each not in described.iterations]
+    missing = [candidate.config_key for candidate in chosen if candidate not in described.iterations]
     if outcome.is_done and missing:
         text = f"the user has no credential of {', '.join(missing)}; nothing is deleted"
         outcome = Outcome(name, ErrorCode.RESOURCE_NOT_FOUND, text)
     if outcome.is_done and not dry_run:
-        run.consent(f"Delete {', '.join(each.config_key for each in chosen)} of {name}?")
+        run.consent(f"Delete {', '.join(candidate.config_key for candidate in chosen)} of {name}?")
         outcomes = on_users(
             run,
             ensemble,

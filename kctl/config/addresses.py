@@ -14,7 +14,7 @@ _NOT_IN_HOSTS = frozenset("/?#\\ \t")
 
 
 def parse_addresses(text: str, *, default_port: int) -> tuple[tuple[str, int], ...]:
-    """Hosts and ports of a list like `host:port,[::1]:9092,host`.  Raises UsageError.
+    """Return the hosts and ports of a list like `host:port,[::1]:9092,host`.  Raises UsageError.
 
     The error does not show a user and a password before @, as in URLs.
     """
@@ -47,7 +47,7 @@ def without_user(text: str) -> str:
 
 
 def is_host(host: str) -> bool:
-    """Whether the text can be the name of a host, or an IP address."""
+    """Return whether the text can be the name of a host, or an IP address."""
     if _NOT_IN_HOSTS.intersection(host) or not host.isprintable() or len(host) > _NAME_LENGTH_MAX:
         return False
     labels = host.removesuffix(".").split(".")

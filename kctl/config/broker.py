@@ -257,11 +257,11 @@ def _versions(config: BrokerConfig) -> Iterator[Problem]:
 
 
 def stores_in_format_of(version: str) -> bool:
-    """Whether batches are stored in the message format of a message.format.version."""
+    """Return whether batches are stored in the message format of a message.format.version."""
     return _record_format(version) == _STORED_FORMAT
 
 
 def _record_format(version: str) -> int:
-    """Magic of the batches that this version introduced or kept."""
+    """Return the magic of the batches that this version introduced or kept."""
     rank = version_rank(version)
     return (rank >= version_rank("0.10.0-IV0")) + (rank >= version_rank("0.11.0-IV0"))

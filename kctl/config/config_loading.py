@@ -110,7 +110,7 @@ def _unknown_names(given: Mapping[str, str]) -> list[str]:
 
 
 def _unknown_listeners(given: Mapping[str, str], config: BrokerConfig) -> list[str]:
-    """Warns about properties of listeners that do not exist, and about unknown properties of those that do."""
+    """Warn about properties of listeners that do not exist, and about unknown properties of those that do."""
     protocols = config.listener_security_protocol_map
     listeners = {entry.rpartition(":")[0].strip().lower() for entry in protocols.split(",")}
     warnings: list[str] = []
@@ -135,7 +135,7 @@ def _hint(name: str, known: Iterable[str]) -> str:
 
 
 def _old_format(config: BrokerConfig) -> list[str]:
-    """Warns about an old format, which is accepted only with an inter.broker.protocol.version below 0.11.0."""
+    """Warn about an old format, which is accepted only with an inter.broker.protocol.version below 0.11.0."""
     version = config.log_message_format_version
     if stores_in_format_of(version):
         return []

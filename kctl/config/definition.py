@@ -38,17 +38,17 @@ def at_least(low: int) -> Rule[int]:
 
 
 def between(low: float, high: float) -> Rule[float]:
-    """Bounds of a decimal number, both inclusive."""
+    """Return the rule that a decimal number is within these bounds, both inclusive."""
     return Rule(f"between {low} and {high}", lambda value: low <= value <= high)
 
 
 def in_range(low: int, high: int) -> Rule[int]:
-    """Bounds of a whole number, both inclusive."""
+    """Return the rule that a whole number is within these bounds, both inclusive."""
     return Rule(f"between {low} and {high}", lambda value: low <= value <= high)
 
 
 def one_of(*names: str) -> Rule[str]:
-    """One of these names."""
+    """Return the rule that the value is one of these names."""
     return Rule(f"one of {', '.join(names)}", lambda value: value in names, names)
 
 

@@ -63,7 +63,7 @@ class DescribedConfig:
 
 
 def describe_topic(view: ConfigView, overrides: Mapping[str, str]) -> list[DescribedConfig]:
-    """Every property of a topic with these overrides."""
+    """Return every property of a topic with these overrides."""
     config, _ = topic_config_ignoring_errors(view.current, overrides)
     described = []
     for entry in TOPIC_PROPERTIES.values():
@@ -76,7 +76,7 @@ def describe_topic(view: ConfigView, overrides: Mapping[str, str]) -> list[Descr
 
 
 def describe_broker(view: ConfigView) -> list[DescribedConfig]:
-    """Every property of this broker; unknown properties are last and sensitive."""
+    """Return every property of this broker; unknown properties are last and sensitive."""
     described = []
     for entry in BROKER_PROPERTIES.values():
         value = entry.format(getattr(view.current, entry.attribute))

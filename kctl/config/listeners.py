@@ -20,7 +20,7 @@ _EVERY_INTERFACE = {"0.0.0.0", "::"}  # noqa: S104 - to refuse it
 
 
 def listener_endpoints(config: BrokerConfig) -> tuple[Endpoint, ...]:
-    """Endpoints to listen on; an empty host means all interfaces, port 0 a free port.
+    """Return the endpoints to listen on; an empty host means all interfaces, port 0 a free port.
 
     `config` has been validated by `kctl.config.config_loading`.
     """
@@ -29,7 +29,7 @@ def listener_endpoints(config: BrokerConfig) -> tuple[Endpoint, ...]:
 
 
 def advertised_endpoints(config: BrokerConfig) -> tuple[Endpoint, ...]:
-    """Endpoints published to clients and ZooKeeper.
+    """Return the endpoints published to clients and ZooKeeper.
 
     The caller replaces an empty host by the host name of the machine and port 0 by the bound port.
     """
@@ -38,12 +38,12 @@ def advertised_endpoints(config: BrokerConfig) -> tuple[Endpoint, ...]:
 
 
 def inter_broker_listener(config: BrokerConfig) -> str:
-    """Name of the listener that other brokers use."""
+    """Return the name of the listener that other brokers use."""
     return (config.inter_broker_listener_name or config.security_inter_broker_protocol).upper()
 
 
 def control_plane_listener(config: BrokerConfig) -> str | None:
-    """Name of the listener for the controller's requests; None if they use the inter-broker listener."""
+    """Return the name of the listener for the controller's requests; None if they use the inter-broker listener."""
     name = config.control_plane_listener_name
     return None if name is None else name.upper()
 
@@ -60,7 +60,7 @@ def listener_properties(properties: Mapping[str, str], listener: str) -> dict[st
 
 
 def listener_problems(config: BrokerConfig) -> Iterator[Problem]:
-    """All problems of the listener properties, in the order in which to fix them."""
+    """Yield all problems of the listener properties, in the order in which to fix them."""
     mapped = list(_map_problems(config.listener_security_protocol_map))
     if mapped:
         yield from mapped

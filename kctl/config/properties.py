@@ -24,7 +24,7 @@ def decode_properties(data: bytes) -> str:
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Names and values of a file; the last value of a name counts.  java.util.Properties.load.
+    """Return the names and values of a file; the last value of a name counts.  java.util.Properties.load.
 
     Raises ValueError with the line number for a malformed \\u escape, and for NUL, which shows that it is another file.
     """
@@ -50,7 +50,9 @@ def _natural_lines(text: str) -> list[str]:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines joined where a backslash ends them, each with the number of its first line; no comments, no blank lines."""
+    """Yield lines joined where a backslash ends them, each with the number of its first line; no comments, no blank
+    lines.
+    """
     joined = ""
     first = 0
     for number, natural in enumerate(_natural_lines(text), start=1):
@@ -73,7 +75,7 @@ def _continues(line: str) -> bool:
 
 
 def _split(line: str) -> tuple[str, str]:
-    """Name and value, still escaped.  The first unescaped '=', ':' or blank ends the name."""
+    """Return the name and value, still escaped.  The first unescaped '=', ':' or blank ends the name."""
     end = 0
     while end < len(line) and line[end] not in "=:" + _BLANKS:
         end += 2 if line[end] == "\\" else 1
@@ -151,12 +153,12 @@ class Readers(NamedTuple):
 
 
 def has_reference(value: str) -> bool:
-    """Whether any part of the value is a reference."""
+    """Return whether any part of the value is a reference."""
     return _REFERENCE.search(value) is not None
 
 
 def is_reference(value: str) -> bool:
-    """Whether the whole value is one reference, which contains no secret."""
+    """Return whether the whole value is one reference, which contains no secret."""
     return _ONE.fullmatch(value) is not None
 
 

@@ -35,7 +35,7 @@ def general_property(name: str) -> Property | None:
 
 
 def is_secret(name: str) -> bool:
-    """Whether the value of a property is a secret; the name decides for a property that is not known."""
+    """Return whether the value of a property is a secret; the name decides for a property that is not known."""
     described = general_property(name)
     return _SECRET_NAME.search(name) is not None if described is None else described.sensitive
 
@@ -46,7 +46,7 @@ def redacted(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def collect_secrets(properties: Mapping[str, str]) -> list[str]:
-    """Texts that must not appear elsewhere: the values of passwords, and the passwords inside of them."""
+    """Return the texts that must not appear elsewhere: the values of passwords, and the passwords inside of them."""
     secrets: dict[str, None] = {}
     for name, text in properties.items():
         if text.strip() and is_secret(name):

@@ -280,7 +280,7 @@ def topic_config_ignoring_errors(broker: BrokerConfig, overrides: Mapping[str, s
 
 
 def topic_defaults(broker: BrokerConfig) -> dict[str, Any]:
-    """Attributes of a TopicConfig without overrides: the broker's values with fallbacks resolved."""
+    """Return the attributes of a TopicConfig without overrides: the broker's values with fallbacks resolved."""
     resolved = {
         "log.retention.ms": broker.retention_ms,
         "log.roll.ms": broker.roll_ms,

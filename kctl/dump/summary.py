@@ -87,7 +87,7 @@ class LogSummary:
 
 
 def summarize(logs: Sequence[str], progress: Progress | None = None) -> LogSummary:
-    """Summarizes the `.log` files of one partition, in the order of their offsets.  Raises OSError."""
+    """Summarize the `.log` files of one partition, in the order of their offsets.  Raises OSError."""
     summary = LogSummary()
     done_bytes = 0
     for index, path in enumerate(logs):

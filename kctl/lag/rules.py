@@ -98,7 +98,7 @@ def judge(facts: Facts) -> Judgement:
 
 
 def consumed_per_s(facts: Facts) -> float | None:
-    """How fast the committed offset moved forward in the window; None if that is unknown."""
+    """Return how fast the committed offset moved forward in the window; None if that is unknown."""
     if facts.committed is None:
         return None
     positions = _positions(facts)
@@ -114,7 +114,7 @@ def consumed_per_s(facts: Facts) -> float | None:
 
 
 def produced_per_s(facts: Facts) -> float | None:
-    """How fast the end of the log moved in the window: since an earlier sample, else by the time index."""
+    """Return how fast the end of the log moved in the window: since an earlier sample, else by the time index."""
     looks = [look for look in facts.looks if look.time_ms >= _window_start(facts)]
     first = Position(looks[0].time_ms, looks[0].end) if looks else facts.end_before
     if first is None or facts.now_ms - first.time_ms < SPAN_MS_MIN:
@@ -123,7 +123,7 @@ def produced_per_s(facts: Facts) -> float | None:
 
 
 def _problems(facts: Facts, found: Judgement) -> Iterator[tuple[Verdict, str]]:
-    """All problems, the most severe first."""
+    """Yield all problems, the most severe first."""
     if facts.committed is not None and facts.committed > facts.log.high_watermark:
         yield Verdict.LOSING, AFTER_END
     losing = _losing(facts, found)
@@ -147,7 +147,7 @@ def _problems(facts: Facts, found: Judgement) -> Iterator[tuple[Verdict, str]]:
 
 
 def _is_abandoned(facts: Facts, found: Judgement) -> bool:
-    """Whether no member is assigned the partition, and the whole window is known to be without a commit.
+    """Return whether no member is assigned the partition, and the whole window is known to be without a commit.
 
     A group that has had members, and has none now, has stopped at once.  Jobs of Spark and Flink commit without being
     members.  One that had nothing to read for longer than the window has
@@ -165,12 +165,12 @@ def _is_abandoned(facts: Facts, found: Judgement) -> bool:
 
 
 def _has_left(facts: Facts) -> bool:
-    """Whether the members have left, and nobody has gone on committing."""
+    """Return whether the members have left, and nobody has gone on committing."""
     return facts.has_left and not any(commit.time_ms > facts.now_ms - STILL_COMMITTING_MS for commit in facts.commits)
 
 
 def _losing(facts: Facts, found: Judgement) -> str:
-    """Why unread records were deleted or are about to be; empty if they are not."""
+    """Return why unread records were deleted or are about to be; empty if they are not."""
     committed = facts.committed
     if committed is None:
         return ""
@@ -227,8 +227,9 @@ def _time_left_ms(facts: Facts, lag: int | None, produced: float | None) -> int 
 
 
 def _until_expiry_ms(facts: Facts) -> int | None:
-    """Time until the first unread record is as old as retention.ms.  Segments are deleted as a whole, so that it may
-    stay longer.
+    """Return the time until the first unread record is as old as retention.ms.
+
+    Segments are deleted as a whole, so that it may stay longer.
     """
     timestamp_ms = facts.unread.oldest_timestamp_ms
     if facts.retention.ms is None or timestamp_ms is None:
@@ -237,7 +238,7 @@ def _until_expiry_ms(facts: Facts) -> int | None:
 
 
 def _until_size_ms(facts: Facts, produced: float | None) -> int | None:
-    """Time until unread records take retention.bytes, at the present rate and mean size of a record."""
+    """Return the time until unread records take retention.bytes, at the present rate and mean size of a record."""
     used_bytes = _unread_bytes(facts)
     if used_bytes is None or facts.retention.bytes is None:
         return None
@@ -257,7 +258,8 @@ def _unread_bytes(facts: Facts) -> int | None:
 
 
 def _until_start_ms(facts: Facts) -> int | None:
-    """Time until the start of the log reaches a commit that does not move, at the speed since the first sample.
+    """Return the time until the start of the log reaches a commit that does not move, at the speed since the first
+    sample.
 
     A start that moves together with the commit is that of a reader that deletes the records that it has read (Kafka
     Streams).
@@ -286,12 +288,12 @@ def _positions(facts: Facts) -> list[Position]:
 
 
 def _has_moved(facts: Facts) -> bool:
-    """Whether the committed offset is known to have changed in the window."""
+    """Return whether the committed offset is known to have changed in the window."""
     return any(position.offset != facts.committed for position in _positions(facts))
 
 
 def _still_ms(facts: Facts) -> int:
-    """How long the committed offset is known to be unchanged."""
+    """Return how long the committed offset is known to be unchanged."""
     since_ms = facts.now_ms
     for look in sorted((*facts.commits, *_looks_with_commit(facts)), reverse=True):
         if look.offset != facts.committed:
@@ -308,7 +310,9 @@ def _looks_with_commit(facts: Facts) -> Iterator[Position]:
 
 
 def _is_waiting(facts: Facts, found: Judgement) -> bool:
-    """Whether records have been unread for the whole window: by an early sample, else by the first one's timestamp."""
+    """Return whether records have been unread for the whole window: by an early sample, else by the first one's
+    timestamp.
+    """
     if any(
         look.time_ms <= _window_start(facts) and look.committed is not None and look.end > look.committed
         for look in facts.looks

@@ -137,7 +137,7 @@ async def find_unread(
     bytes_max: int = LAG_FETCH_BYTES_MAX,
     known: ClusterMetadata | None = None,
 ) -> None:
-    """Advances the searches; a search that needs more bytes ends without a result.
+    """Advance the searches; a search that needs more bytes ends without a result.
 
     One response serves all searches in a partition whose positions it covers.  Leaders are those in `known`, or are
     looked up without it.
@@ -169,7 +169,7 @@ async def _fetch(
     count: int,
     known: ClusterMetadata | None,
 ) -> int:
-    """Fetch once for each partition, from the position of its first search; returns the bytes that were read."""
+    """Fetch once for each partition, from the position of its first search; return the bytes that were read."""
     limits = FetchLimits(
         max_wait_ms=0, min_bytes=0, max_bytes=partition_bytes * count, partition_max_bytes=partition_bytes
     )

@@ -111,7 +111,7 @@ class LiveScreen:
         self._live.start()
 
     def _release(self) -> None:
-        """Restores the terminal; may be called twice."""
+        """Restore the terminal; may be called twice."""
         live, self._live = self._live, None
         saved, self._saved = self._saved, None
         try:
@@ -136,7 +136,7 @@ class LiveScreen:
             os.kill(os.getpid(), signal.SIGTERM)
 
     def _end(self, number: signal.Signals) -> None:
-        """Restores the terminal and ends as without a handler, with a core dump for SIGQUIT."""
+        """Restore the terminal and end as without a handler, with a core dump for SIGQUIT."""
         with contextlib.suppress(OSError):  # A terminal that is gone.
             self._release()
         self._loop.remove_signal_handler(number)

@@ -89,7 +89,7 @@ class Folding(Generic[T]):
         self._line_count = 0
 
     def admits(self, event: Hashable, line: Hashable, error: Hashable, *, now_ms: int, kept: Callable[[], T]) -> bool:
-        """Whether to write the line; if not, `kept` returns what stands for it at the end of the window.
+        """Return whether to write the line; if not, `kept` returns what stands for it at the end of the window.
 
         Call `due` with the same time before.
         """

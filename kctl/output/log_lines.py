@@ -135,7 +135,7 @@ class JsonFormatter(logging.Formatter):
         self._own: dict[str, Value] = {} if process is None else {"process": process}
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line without its line feed."""
+        """Return one line without its line feed."""
         event = _event(record)
         line: dict[str, Value] = {
             "ts": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),

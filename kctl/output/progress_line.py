@@ -44,7 +44,7 @@ class Progress:
         self.hide()
 
     def hide(self) -> None:
-        """Erases the line from a terminal, before other output; the next update may draw it again."""
+        """Erase the line from a terminal, before other output; the next update may draw it again."""
         if self._is_drawn and self._console.stderr.isatty():
             self._console.stderr.write("\r\x1b[K")
             self._console.stderr.flush()
@@ -67,7 +67,7 @@ class Progress:
 
 
 def terminal_width(stream: TextIO) -> int:
-    """Columns of the terminal: COLUMNS if it is set, else as the terminal reports."""
+    """Return the number of columns of the terminal: COLUMNS if it is set, else as the terminal reports."""
     given = os.environ.get("COLUMNS", "")
     if given.isascii() and given.isdecimal() and 0 < len(given) < 6 and int(given) > 0:
         return int(given)
@@ -78,7 +78,7 @@ def terminal_width(stream: TextIO) -> int:
 
 
 def terminal_height(stream: TextIO) -> int:
-    """Lines of the terminal: LINES if it is set, else as the terminal reports."""
+    """Return the number of lines of the terminal: LINES if it is set, else as the terminal reports."""
     given = os.environ.get("LINES", "")
     if given.isascii() and given.isdecimal() and 0 < len(given) < 6 and int(given) > 1:
         return int(given)

@@ -42,7 +42,7 @@ def counted(number: int, noun: str, plural: str | None = None) -> str:
 
 
 def compact(value: float | None) -> str:
-    """At most six characters: 999, 12.3k, 4.5M; a dash for None.  Units are powers of 1,000."""
+    """Return at most six characters: 999, 12.3k, 4.5M; a dash for None.  Units are powers of 1,000."""
     if value is None:
         return NOTHING
     sign, size = ("-" if value < 0 else ""), abs(float(value))
@@ -103,7 +103,7 @@ def parse_integer(text: str, what: str, *, low: int = 0, high: int = INT32_MAX) 
 
 
 def is_integer(value: object, *, low: int = 0, high: int = INT32_MAX) -> bool:
-    """Whether a JSON value is an integer in the range."""
+    """Return whether a JSON value is an integer in the range."""
     return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
 
 

@@ -235,7 +235,7 @@ def _pair(name: object, value: object) -> str:
 
 
 def csv_line(values: Iterable[object]) -> str:
-    """One record of RFC 4180, with its line break.
+    """Return one record of RFC 4180, with its line break.
 
     Null and empty lists are empty fields; an empty string is `""`, which some readers treat differently.  Lists and
     mappings are as in `cell`.  Control characters in texts are escaped, except for line feeds and tabs.
@@ -244,7 +244,7 @@ def csv_line(values: Iterable[object]) -> str:
 
 
 def csv_field(value: object) -> str:
-    """One field of `csv_line`."""
+    """Return one field of `csv_line`."""
     if value is None:
         return ""
     if not isinstance(value, str):
@@ -313,7 +313,7 @@ class TableLayout:
             self._leave_out(drop_order or [0] * len(titles), rows, is_complete=is_complete)
 
     def _leave_out(self, order: Sequence[int], rows: Sequence[Sequence[str]], *, is_complete: bool) -> None:
-        """Leaves out columns until the others fit; none if they do not fit without all of those either."""
+        """Leave out columns until the others fit; none if they do not fit without all of those either."""
         every = self._shown
         optional = sorted((at for at in every if order[at]), key=lambda at: order[at])
         for count in range(1, len(optional) + 1):
@@ -347,7 +347,7 @@ class TableLayout:
         )
 
     def _fit(self, rows: Sequence[Sequence[str]], *, is_complete: bool) -> list[int] | None:
-        """Widths of the shown columns, or None if their longest words do not fit side by side."""
+        """Return the widths of the shown columns, or None if their longest words do not fit side by side."""
         texts = [[self._titles[at], *(row[at] for row in rows)] for at in self._shown]
         natural = [max(map(display_width, column)) for column in texts]
         if self._width is None:
@@ -399,7 +399,8 @@ class TableLayout:
 def block_lines(
     titles: Sequence[str], cells: Sequence[str], *, wraps: Sequence[bool], width: int | None, paint: Paint
 ) -> Iterator[str]:
-    """One line per cell, with its title in front.  A cell that does not fit beside its title starts on the next line.
+    """Yield one line per cell, with its title in front.  A cell that does not fit beside its title starts on the next
+    line.
 
     There, a cell wider than the terminal is wrapped between words even if its column does not wrap.
     """
@@ -420,7 +421,9 @@ def block_lines(
 
 
 def _shared(space: int, least: Sequence[int], most: Sequence[int]) -> list[int]:
-    """Widths between `least` and `most` that add up to at most `space`; columns that need least come first."""
+    """Return the widths between `least` and `most` that add up to at most `space`; columns that need least come
+    first.
+    """
     widths = list(least)
     left = space - sum(least)
     by_need = sorted(range(len(widths)), key=lambda index: most[index] - least[index])

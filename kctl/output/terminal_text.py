@@ -24,22 +24,22 @@ _NAMED = {"\t": "\\t", "\n": "\\n", "\r": "\\r", "\\": "\\\\"}
 
 
 def escape(text: str) -> str:
-    """Escapes text for one line of a message; backslashes are kept."""
+    """Escape text for one line of a message; backslashes are kept."""
     return text if text.isprintable() else _CONTROL.sub(_escaped, text)
 
 
 def escape_cell(text: str) -> str:
-    """Escapes text for one cell; backslashes are doubled, so that the escaping is reversible."""
+    """Escape text for one cell; backslashes are doubled, so that the escaping is reversible."""
     return text if text.isprintable() and "\\" not in text else _CONTROL_OR_BACKSLASH.sub(_escaped, text)
 
 
 def escape_lines(text: str) -> str:
-    """Escapes text of several lines; line feeds and tabs are kept."""
+    """Escape text of several lines; line feeds and tabs are kept."""
     return text if text.isprintable() else _CONTROL.sub(_escaped_within_lines, text)
 
 
 def escape_json(text: str) -> str:
-    """Escapes an encoded JSON document inside its strings; its value stays the same.
+    """Escape an encoded JSON document inside its strings; its value stays the same.
 
     The encoder has escaped what is below U+0020, so that of ASCII only DEL is left: `isprintable` looks up each
     character, which takes longer than to encode them.
@@ -73,7 +73,7 @@ def _escaped_in_json(match: re.Match[str]) -> str:
 
 
 def display_width(text: str) -> int:
-    """Columns of escaped text on a terminal: wide characters take two, combining characters none."""
+    """Return the columns of escaped text on a terminal: wide characters take two, combining characters none."""
     if text.isascii():
         return len(text)
     from rich.cells import cell_len  # noqa: PLC0415 - plain, json and jsonl do without rich
@@ -109,7 +109,7 @@ def words_of(text: str) -> list[str]:
 
 
 def word_width(text: str) -> int:
-    """Columns of the longest piece of `words_of`."""
+    """Return the columns of the longest piece of `words_of`."""
     return max((display_width(word.rstrip(" ")) for word in words_of(text)), default=0)
 
 

@@ -121,7 +121,7 @@ def _scalar(value: str | float | bool | None) -> Any:
 
 @functools.lru_cache(4096)
 def _implicit_for(text: str) -> tuple[bool, bool]:
-    """Whether the text is read as text without and with quotation marks."""
+    """Return whether the text is read as text without and with quotation marks."""
     return _REPRESENTER.resolve(yaml.ScalarNode, text, (True, False)) == _TEXT_TAG, True
 
 

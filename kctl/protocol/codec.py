@@ -90,7 +90,7 @@ def decode_at_once(cls: type[T], buffer: memoryview, version: int, offset: int =
 
 
 def is_long_to_decode(cls: type, size: int) -> bool:
-    """Whether decoding a request of `size` bytes may block the event loop too long: 10 ms for REQUEST_COST_MAX.
+    """Return whether decoding a request of `size` bytes may block the event loop too long: 10 ms for REQUEST_COST_MAX.
 
     Raises MalformedRequest for a request that would take too long to copy for another thread.
     """
@@ -104,8 +104,8 @@ def is_long_to_decode(cls: type, size: int) -> bool:
 
 
 def is_long_to_encode(message: object) -> bool:
-    """Whether encoding a message would hold the event loop: it has more than SLICE_OBJECTS array elements, or strings
-    and bytes of more than ENCODED_AT_ONCE_BYTES_MAX.
+    """Return whether encoding a message would hold the event loop: it has more than SLICE_OBJECTS array elements, or
+    strings and bytes of more than ENCODED_AT_ONCE_BYTES_MAX.
     """
     elements_left, bytes_left = SLICE_OBJECTS, ENCODED_AT_ONCE_BYTES_MAX
     waiting: list[Any] = [message]

@@ -47,7 +47,7 @@ class Api:
         return self.versions[-1]
 
     def is_flexible(self, version: int) -> bool:
-        """Whether this version, known or newer, has compact lengths and tagged fields (KIP-482)."""
+        """Return whether this version, known or newer, has compact lengths and tagged fields (KIP-482)."""
         return version in self.flexible
 
 
@@ -84,7 +84,7 @@ def api_of(message_class: type) -> Api:
 
 
 def all_apis() -> dict[int, Api]:
-    """All APIs by key, in its order.  Imports every definition."""
+    """Return all APIs by key, in its order.  Imports every definition."""
     _import_all()
     return {key: _described(REQUESTS[key]) for key in sorted(REQUESTS)}
 

@@ -75,7 +75,7 @@ def iterate_batches(buffer: Buffer, position: int = 0) -> Iterator[BatchHeader]:
 
 
 def end_of_batches(buffer: Buffer, default: int) -> int:
-    """The offset after the last complete batch, or `default` without one.  Checks no batch but the last.
+    """Return the offset after the last complete batch, or `default` without one.  Checks no batch but the last.
 
     Raises CorruptBatch as parse_header does.
     """
@@ -91,7 +91,9 @@ def end_of_batches(buffer: Buffer, default: int) -> int:
 
 
 def crc_ok(buffer: Buffer, header: BatchHeader | None = None) -> bool:
-    """True if the batch at the start of the buffer, or the one that `header` was read from, has the right checksum."""
+    """Return whether the batch at the start of the buffer, or the one that `header` was read from, has the right
+    checksum.
+    """
     if header is None:
         header = parse_any_header(buffer)
     return header.end <= len(buffer) and crc_of(buffer, header.position, header.end, header.magic) == header.crc
@@ -149,7 +151,7 @@ def iterate_records(
 def placed_records(
     buffer: Buffer, header: BatchHeader, place: tuple[str, int]
 ) -> Iterator[tuple[list[tuple[Any, ...]], bool]]:
-    """All records of a batch: topic, partition, the fields of Record, timestamp type, leader epoch.
+    """Yield all records of a batch: topic, partition, the fields of Record, timestamp type, leader epoch.
 
     In lists of at most _READ_AT_ONCE records, each with whether it is the last one: the garbage collector visits the
     records of larger ones again and again.  Raises CorruptBatch.

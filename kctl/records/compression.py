@@ -206,7 +206,7 @@ def _lz4_compress(data: Buffer, level: int | None) -> bytes:
 
 
 def has_linked_blocks(frame: Buffer) -> bool:
-    """True if blocks of the lz4 frame refer to earlier ones: Kafka's clients cannot read such frames."""
+    """Return whether blocks of the lz4 frame refer to earlier ones: Kafka's clients cannot read such frames."""
     return len(frame) > _LZ4_FLAGS_POSITION and not frame[_LZ4_FLAGS_POSITION] & _LZ4_INDEPENDENT_BLOCKS
 
 

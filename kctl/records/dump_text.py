@@ -27,7 +27,7 @@ from kctl.records.header import (
 
 
 def encode_bytes(data: bytes | None) -> tuple[str | None, str | None]:
-    """(text, "utf-8"), (base64, "base64") or (None, None); the bytes can be restored."""
+    """Return (text, "utf-8"), (base64, "base64") or (None, None); the bytes can be restored."""
     if data is None:
         return None, None
     try:
@@ -37,7 +37,7 @@ def encode_bytes(data: bytes | None) -> tuple[str | None, str | None]:
 
 
 def _replace_as_java(error: UnicodeError) -> tuple[str, int]:
-    """Replaces invalid UTF-8 as Python does, except for surrogates: Java replaces all bytes of one by one character."""
+    """Replace invalid UTF-8 as Python does, except for surrogates: Java replaces all bytes of one by one character."""
     assert isinstance(error, UnicodeDecodeError)
     first, second, third = error.object[error.start : error.start + 3].ljust(3, b"\0")
     if first == _SURROGATE_FIRST and 0xA0 <= second <= 0xBF:
@@ -81,7 +81,7 @@ def write_records(
     write: Callable[[str], None],
     form: LineFormat,
 ) -> int:
-    """Write a line for each record in `data`, the decompressed records of the batch; returns the next expected offset.
+    """Write a line for each record in `data`, the decompressed records of the batch; return the next expected offset.
 
     `expected` is the expected offset of the first record, -1 for any.  Raises CorruptBatch after writing the records
     before the damage.
@@ -244,7 +244,10 @@ def write_interpreted(
 
 
 def _raw(data: bytes, position: int, shift_max: int = _SHIFT_32) -> tuple[int, int]:
-    """An integer before zigzag decoding, and the position after it.  Bits beyond its type are ignored, as in Kafka."""
+    """Return an integer before zigzag decoding, and the position after it.
+
+    Bits beyond its type are ignored, as in Kafka.
+    """
     value = shift = 0
     while True:
         byte = data[position]
@@ -258,7 +261,7 @@ def _raw(data: bytes, position: int, shift_max: int = _SHIFT_32) -> tuple[int, i
 
 
 def _names(data: bytes, position: int) -> tuple[str, int]:
-    """The keys of the headers, whose count is at `position`."""
+    """Return the keys of the headers, whose count is at `position`."""
     count, position = _raw(data, position)
     names = []
     for _ in range(count >> 1):

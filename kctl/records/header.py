@@ -200,7 +200,7 @@ class Record(NamedTuple):
 
 
 def describe_malformed_record(error: ValueError | IndexError) -> str:
-    """What is wrong with the records of a batch, by the error of a walk over them.
+    """Return what is wrong with the records of a batch, by the error of a walk over them.
 
     An IndexError means that the next byte to read is behind the last one.
     """

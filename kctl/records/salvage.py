@@ -108,9 +108,7 @@ class BatchCutter:
     """Divides the bytes of one segment, chunk by chunk."""
 
     def __init__(self, expected_offset: int, *, start_offset: int = 0) -> None:
-        """The segment's offsets start at or above `expected_offset`; batches that end before `start_offset` are
-        skipped.
-        """
+        """Begin a segment of offsets from `expected_offset` on; batches that end before `start_offset` are skipped."""
         self.expected_offset = expected_offset
         """The lowest possible base offset of the next batch."""
         self._start_offset = start_offset
@@ -169,7 +167,7 @@ class BatchCutter:
         return position, 0
 
     def _fits(self, chunk: Buffer, header: BatchHeader, left: int, end_offset: int) -> bool:
-        """True if the offsets of a batch with a valid checksum are possible."""
+        """Return whether the offsets of a batch with a valid checksum are possible."""
         expected, base_offset, following = self.expected_offset, header.base_offset, header.next_offset
         if not expected <= base_offset < following <= end_offset:
             return False
@@ -193,7 +191,7 @@ class BatchCutter:
         )
 
     def _search(self, chunk: Buffer, position: int, left: int, end_offset: int, cut: Cut) -> tuple[int, int]:
-        """Find the first valid batch from `position` on; returns the same as _walk."""
+        """Find the first valid batch from `position` on; return the same as _walk."""
         lost, size, expected = self._lost, len(chunk), self.expected_offset
         assert lost is not None
         for candidate in _candidates(chunk, position, left, expected, lost.claimed_end - self._origin):
@@ -232,7 +230,7 @@ class BatchCutter:
 
 
 def is_possible(header: BatchHeader, least_offset: int) -> bool:
-    """True if all fields of the header are possible in a segment with offsets from `least_offset` on."""
+    """Return whether all fields of the header are possible in a segment with offsets from `least_offset` on."""
     return (
         0 <= header.base_offset - least_offset < 1 << 31
         and header.last_offset_delta >= 0

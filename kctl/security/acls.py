@@ -141,7 +141,7 @@ class ResourcePattern(NamedTuple):
     pattern_type: PatternType = PatternType.LITERAL
 
     def applies_to(self, name: str) -> bool:
-        """Whether the pattern selects a resource of its type with this name."""
+        """Return whether the pattern selects a resource of its type with this name."""
         if self.pattern_type is PatternType.PREFIXED:
             return name.startswith(self.name)
         return self.name in {name, WILDCARD}
@@ -188,11 +188,11 @@ class AclFilter:
     permission: Permission = Permission.ANY
 
     def selects(self, binding: AclBinding) -> bool:
-        """Whether the filter selects the ACL."""
+        """Return whether the filter selects the ACL."""
         return self.selects_pattern(binding.pattern) and self.selects_entry(binding.entry)
 
     def selects_pattern(self, pattern: ResourcePattern) -> bool:
-        """Whether the filter selects ACLs with this pattern."""
+        """Return whether the filter selects ACLs with this pattern."""
         if self.resource_type not in {ResourceType.ANY, pattern.type}:
             return False
         if self.pattern_type is PatternType.MATCH:
@@ -202,7 +202,7 @@ class AclFilter:
         return self.name in {None, pattern.name}
 
     def selects_entry(self, entry: AclEntry) -> bool:
-        """Whether the filter selects ACLs with this entry."""
+        """Return whether the filter selects ACLs with this entry."""
         return (
             self.principal in {None, entry.principal}
             and self.host in {None, entry.host}
@@ -223,7 +223,7 @@ class AclFilter:
 
 
 def principal_problem(principal: str) -> str | None:
-    """Why this is not a principal; None if it is one.  Kafka: SecurityUtils.parseKafkaPrincipal."""
+    """Return why this is not a principal; None if it is one.  Kafka: SecurityUtils.parseKafkaPrincipal."""
     kind, separator, name = principal.partition(":")
     if not separator or not kind or not name:
         return f"expected a principal as Type:name, such as User:alice, got {principal!r}"
@@ -231,7 +231,7 @@ def principal_problem(principal: str) -> str | None:
 
 
 def binding_problem(binding: AclBinding) -> str | None:
-    """Why this ACL cannot be stored; None if it can.  The rules that Kafka's broker applies at creation."""
+    """Return why this ACL cannot be stored; None if it can.  The rules that Kafka's broker applies at creation."""
     pattern, entry = binding
     if pattern.type is ResourceType.ANY or pattern.pattern_type in {PatternType.ANY, PatternType.MATCH}:
         return "the resource of an ACL has a type and a pattern type of LITERAL or PREFIXED"

@@ -170,11 +170,11 @@ class AclIndex:
         return self._entries.get(pattern, ())
 
     def patterns(self) -> Iterable[ResourcePattern]:
-        """All patterns that have ACLs."""
+        """Return all patterns that have ACLs."""
         return self._entries
 
     def bindings(self) -> Iterator[AclBinding]:
-        """All ACLs as they are when the iteration begins; they may change meanwhile."""
+        """Yield all ACLs as they are when the iteration begins; they may change meanwhile."""
         for pattern, entries in list(self._entries.items()):
             for entry in entries:
                 yield AclBinding(pattern, entry)
@@ -184,7 +184,7 @@ class AclIndex:
         return {pattern.name for pattern in self._unreadable if pattern.type is kind and pattern.pattern_type is shape}
 
     def is_unreadable(self, pattern: ResourcePattern) -> bool:
-        """Whether the ACLs of the pattern cannot be read."""
+        """Return whether the ACLs of the pattern cannot be read."""
         return pattern in self._unreadable
 
     def applying(self, kind: ResourceType, name: str) -> list[ResourcePattern]:
@@ -218,7 +218,7 @@ class AclIndex:
 def decide(
     acls: AclIndex, policy: AccessPolicy, client: Client, operation: Operation, kind: ResourceType, name: str
 ) -> Decision:
-    """Whether the client may perform the operation on the resource, and the rule that decides."""
+    """Return whether the client may perform the operation on the resource, and the rule that decides."""
     if client.principal in policy.super_users:
         return Decision(True, Reason.SUPER_USER)
     patterns = acls.applying(kind, name)
@@ -259,7 +259,7 @@ def _find(
 def decide_on_any(
     acls: AclIndex, policy: AccessPolicy, client: Client, operation: Operation, kind: ResourceType
 ) -> Decision:
-    """Whether the client may perform the operation on at least one resource of the type.
+    """Return whether the client may perform the operation on at least one resource of the type.
 
     Used for idempotent producers without IDEMPOTENT_WRITE (KIP-679).  As in Kafka, implied operations do not count.
     """

@@ -77,7 +77,7 @@ class LoginModule:
         return self.class_name.rpartition(".")[2]
 
     def problem_for(self, mechanism: str) -> str | None:
-        """Why the module does not serve a mechanism of `MODULES`; None if it does.
+        """Return why the module does not serve a mechanism of `MODULES`; None if it does.
 
         A module that is none of them is not named: a misplaced password would be shown.
         """
@@ -141,7 +141,7 @@ def _shown_last(options: dict[str, str]) -> str:
 
 
 def _tokens(text: str) -> Iterator[tuple[str, bool]]:
-    """Each token, and whether it is a word or a quoted string and not one of the marks `=` and `;`."""
+    """Yield each token, and whether it is a word or a quoted string and not one of the marks `=` and `;`."""
     position = 0
     while position < len(text):
         match = _TOKEN.match(text, position)

@@ -72,7 +72,7 @@ class _Element(NamedTuple):
 
 
 def derivation_problem(data: bytes) -> str | None:
-    """Why the keys of this PKCS8 or PKCS12 structure must not be derived; None if they may be."""
+    """Return why the keys of this PKCS8 or PKCS12 structure must not be derived; None if they may be."""
     try:
         elements, _ = _elements(data, 0, len(data), 0)
     except (ValueError, IndexError):
@@ -172,7 +172,7 @@ class KeyPair:
     key: PrivateKeyTypes = field(repr=False)
 
     def pem(self) -> bytes:
-        """Unencrypted key and certificates as PEM text."""
+        """Return the unencrypted key and certificates as PEM text."""
         key = self.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
         return key + b"".join(certificate.public_bytes(Encoding.PEM) for certificate in self.certificates)
 

@@ -126,5 +126,5 @@ def _base64(data: bytes) -> str:
 
 
 def _java_length(text: str) -> int:
-    """Characters as Java counts them: UTF-16 units."""
+    """Return the number of characters, as Java counts them: UTF-16 units."""
     return len(text.encode("utf-16-le")) // 2

@@ -121,7 +121,7 @@ def _parsed(text: str) -> list[_Rule]:
 
 
 def replacement_problem(replacement: str, pattern: re.Pattern[str]) -> str | None:
-    """Why Java's Matcher.replaceAll would refuse the replacement, or Kafka the clients whose name it gives."""
+    """Return why Java's Matcher.replaceAll would refuse the replacement, or Kafka the clients whose name it gives."""
     for match in _REFERENCE.finditer(replacement):
         if match[3] and match[3] not in pattern.groupindex:
             return f"has no group ${{{match[3]}}}"
@@ -202,7 +202,7 @@ def _encoded_value(entry: x509.NameAttribute[str | bytes]) -> bytes:
 
 
 def _header_size(encoded: bytes) -> int:
-    """Bytes of tag and length of a DER element."""
+    """Return the bytes of tag and length of a DER element."""
     return 2 if encoded[1] < 0x80 else 2 + (encoded[1] & 0x7F)
 
 

@@ -72,7 +72,7 @@ def plain_users(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def is_password(users: Mapping[str, str], message: PlainMessage) -> bool:
-    """Whether the password is correct; takes the same time whether or not the user exists."""
+    """Return whether the password is correct; this takes the same time whether or not the user exists."""
     expected = users.get(message.user)
     is_equal = hmac.compare_digest((expected or "").encode(), message.password.encode())
     return is_equal and expected is not None

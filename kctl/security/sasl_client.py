@@ -41,7 +41,7 @@ class PlainClient:
         return f"\0{self.user}\0{self.password}".encode()
 
     def respond(self, message: bytes) -> None:
-        """Completes the exchange; the server's only message is empty."""
+        """Complete the exchange; the server's only message is empty."""
         if message:
             raise SaslRefused("the broker sent data, but PLAIN has no message from the server")
 
@@ -60,7 +60,7 @@ class OAuthBearerClient:
         return ("n,,\x01" + "".join(f"{name}={value}\x01" for name, value in pairs.items()) + "\x01").encode()
 
     def respond(self, message: bytes) -> bytes | None:
-        """Completes the exchange if the message is empty.
+        """Complete the exchange if the message is empty.
 
         Otherwise the message is JSON with the reason why the token is refused; the reply is a single 0x01 byte, after
         which the server fails the authentication.

@@ -67,7 +67,7 @@ def unknown_suites(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def can_agree(server: ssl.SSLContext, version: ssl.TLSVersion, ciphers: Iterable[str]) -> bool:
-    """Whether a client that offers these ciphers, in OpenSSL's names, and this version gets a connection.
+    """Return whether a client that offers these ciphers, in OpenSSL's names, and this version gets a connection.
 
     A server cannot use a suite for a key of another kind than its own, and none with a key exchange that has no
     parameters (DHE).  The handshake is made in memory; neither side checks the other's certificate.
@@ -121,7 +121,7 @@ def _unverified(version: ssl.TLSVersion | None) -> ssl.SSLContext:
 
 
 def _starts(context: ssl.SSLContext) -> bool:
-    """Whether a client has any suite to offer: the security level of OpenSSL forbids some that it knows."""
+    """Return whether a client has any suite to offer: the security level of OpenSSL forbids some that it knows."""
     try:
         context.wrap_bio(ssl.MemoryBIO(), ssl.MemoryBIO()).do_handshake()
     except ssl.SSLWantReadError:
@@ -354,7 +354,7 @@ def _versions_with_ciphers(settings: TlsSettings) -> list[str]:
 
 
 def _check_agreement(context: ssl.SSLContext, settings: TlsSettings) -> None:
-    """Refuses suites that no client gets, however many of them it supports.  Raises ConfigError."""
+    """Refuse suites that no client gets, however many of them it supports.  Raises ConfigError."""
     ciphers = openssl_ciphers(settings.cipher_suites)
     version = ssl.TLSVersion.TLSv1_2
     if ciphers and context.minimum_version == version and not can_agree(context, version, ciphers):

@@ -54,7 +54,7 @@ class CreateTopicPolicy(Protocol):
     """Called before a topic is created, also with validate_only.  It runs on the event loop and must not block."""
 
     def validate(self, creation: TopicCreation) -> None:
-        """Raises PolicyViolation if the topic may not be created."""
+        """Raise PolicyViolation if the topic may not be created."""
         ...
 
 
@@ -62,12 +62,12 @@ class AlterConfigPolicy(Protocol):
     """Called before properties are changed, also with validate_only.  It runs on the event loop and must not block."""
 
     def validate(self, alteration: ConfigAlteration) -> None:
-        """Raises PolicyViolation if the properties may not be changed."""
+        """Raise PolicyViolation if the properties may not be changed."""
         ...
 
 
 def _allow(_: object) -> None:
-    """The policy of a broker without one."""
+    """Allow everything: the policy of a broker without one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,16 +78,16 @@ class Policies:
     alter_config: Callable[[ConfigAlteration], None] = _allow
 
     def check_creation(self, creation: TopicCreation) -> None:
-        """Raises ApiError(POLICY_VIOLATION) if the topic may not be created."""
+        """Raise ApiError(POLICY_VIOLATION) if the topic may not be created."""
         _check(self.create_topic, creation, f"creation of topic {creation.topic}")
 
     def check_alteration(self, alteration: ConfigAlteration) -> None:
-        """Raises ApiError(POLICY_VIOLATION) if the properties may not be changed."""
+        """Raise ApiError(POLICY_VIOLATION) if the properties may not be changed."""
         _check(self.alter_config, alteration, f"change of {alteration.resource_type} {alteration.name}")
 
 
 def policies_of(properties: Mapping[str, str]) -> Policies:
-    """The policies that the properties name.  Raises ConfigError."""
+    """Return the policies that the properties name.  Raises ConfigError."""
     return Policies(
         _loaded("create.topic.policy.class.name", CREATE_TOPIC_GROUP, properties),
         _loaded("alter.config.policy.class.name", ALTER_CONFIG_GROUP, properties),

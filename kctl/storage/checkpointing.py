@@ -49,7 +49,7 @@ class OffsetCheckpoints:
     def __init__(
         self, files: Files, directories: LogDirectories, logs: Mapping[TopicPartition, Log], futures: FutureLogs
     ) -> None:
-        """`logs` and `futures` are read whenever a plan is made."""
+        """Prepare the checkpoints; `logs` and `futures` are read whenever a plan is made."""
         self._files = files
         self._directories = directories
         self._logs = logs

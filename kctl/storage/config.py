@@ -77,7 +77,9 @@ class LogConfig:
         return min(self.segment_ms, self.max_compaction_lag_ms) if self.is_compacted else self.segment_ms
 
     def random_jitter_ms(self, random: Random) -> int:
-        """How much earlier than `roll_ms` a segment is rolled, so that those of many logs are not at the same time."""
+        """Return how much earlier than `roll_ms` a segment is rolled, so that those of many logs are not at the same
+        time.
+        """
         bound_ms = min(self.segment_jitter_ms, self.segment_ms)
         return random.randrange(0, bound_ms) if bound_ms > 0 else 0
 
@@ -125,7 +127,7 @@ class ActiveSegment(Protocol):
 def should_roll(
     segment: ActiveSegment, config: LogConfig, *, append_size: int, max_timestamp: int, last_offset: int, now_ms: int
 ) -> bool:
-    """True if `append_size` more bytes, up to `last_offset` and `max_timestamp`, must go to a new segment."""
+    """Return whether `append_size` more bytes, up to `last_offset` and `max_timestamp`, must go to a new segment."""
     if segment.size > config.segment_bytes - append_size:
         return segment.size > 0
     if segment.has_full_index or last_offset - segment.base_offset > (1 << 31) - 1:

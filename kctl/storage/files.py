@@ -91,7 +91,7 @@ class Files(Protocol):
         ...
 
     def exists(self, path: str) -> bool:
-        """True if the path exists."""
+        """Return whether the path exists."""
 
     def size(self, path: str) -> int:
         """Return the size of the file in bytes."""
@@ -222,7 +222,7 @@ class RealLock:
 
 
 def _open_regular(path: str, flags: int) -> int:
-    """A descriptor of the file.  Raises OSError for anything else: to open or read a pipe may take for ever."""
+    """Return a descriptor of the file.  Raises OSError for anything else: to open or read a pipe may take for ever."""
     fd = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK, 0o644)
     mode = os.fstat(fd).st_mode
     if not stat.S_ISREG(mode):
@@ -341,7 +341,7 @@ class ConfinedFiles:
 
     def __init__(self, files: Files, directories: Iterable[str]) -> None:
         self._files = files
-        self._roots = frozenset(posixpath.abspath(str(each)) for each in directories)
+        self._roots = frozenset(posixpath.abspath(str(directory)) for directory in directories)
         self._prefixes = tuple(f"{root.rstrip('/')}/" for root in self._roots)
 
     def _inside(self, path: str) -> str:

@@ -210,9 +210,9 @@ class LogManager:
         has_retired = False
         for tp in partitions:
             copy, log = self.futures.remove(tp), self._remove(tp)
-            for each in (copy, log):
-                if each is not None:
-                    self._retire(each)
+            for closed_log in (copy, log):
+                if closed_log is not None:
+                    self._retire(closed_log)
             if log is not None:
                 self.high_watermarks.pop(tp, None)
                 self.checkpoints.forget(tp)
@@ -320,7 +320,7 @@ class LogManager:
     def apply_retention(
         self, now_ms: int, high_watermark_of: Callable[[TopicPartition], int], logs: Iterable[Log] | None = None
     ) -> int:
-        """Delete the segments that retention allows to delete; returns their number.  Failing directories go
+        """Delete the segments that retention allows to delete; return their number.  Failing directories go
         offline.
 
         `logs` are some of `all`; those that were deleted meanwhile are left out.

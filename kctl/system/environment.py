@@ -14,7 +14,7 @@ class Clock(Protocol):
         ...
 
     def monotonic_ms(self) -> int:
-        """Time from an arbitrary start, for deadlines."""
+        """Return the time from an arbitrary start, for deadlines."""
         ...
 
 
@@ -30,7 +30,7 @@ class TimerTask(Protocol):
     """A scheduled callback; cancelling it twice or after it ran has no effect."""
 
     def cancel(self) -> None:
-        """Prevents the callback from running."""
+        """Prevent the callback from running."""
         ...
 
 

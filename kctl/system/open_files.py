@@ -30,7 +30,7 @@ OTHER_DESCRIPTORS = 1_000
 
 
 def raise_limit() -> int:
-    """Set the soft limit to the hard one, if allowed; returns the new limit, -1 for none."""
+    """Set the soft limit to the hard one, if allowed; return the new limit, -1 for none."""
     return raise_open_files_limit()
 
 

@@ -78,7 +78,7 @@ def flush_to_disk(descriptor: int) -> None:
 
 
 def send_file(target: int, source: int, position: int, size: int) -> int:
-    """Send a range of a file to a socket; returns how many bytes, 0 at the end of the file.
+    """Send a range of a file to a socket; return how many bytes, 0 at the end of the file.
 
     Without sendfile the bytes are copied, at most 128 KiB.  Raises OSError, BlockingIOError if the socket is full.
     """
@@ -89,7 +89,7 @@ def send_file(target: int, source: int, position: int, size: int) -> int:
 
 
 def read_into(source: int, buffer: memoryview, position: int) -> int:
-    """Read a range of a file into a buffer; returns how many bytes, fewer than its size at the end of the file."""
+    """Read a range of a file into a buffer; return how many bytes, fewer than its size at the end of the file."""
     if _HAS_PREADV:
         return os.preadv(source, [buffer], position)
     data = os.pread(source, len(buffer), position)
@@ -168,7 +168,9 @@ def end_of_process(pid: int) -> HasDescriptor | None:
 
 
 def is_process_alive(pid: int) -> bool:
-    """Whether the process exists; one that has ended and that its parent has not waited for does not, on Linux."""
+    """Return whether the process exists; one that has ended and that its parent has not waited for does not, on
+    Linux.
+    """
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -181,7 +183,7 @@ def is_process_alive(pid: int) -> bool:
 
 
 def raise_open_files_limit() -> int:
-    """Raise the soft limit on open files as far as the system permits; returns it (-1 for none)."""
+    """Raise the soft limit on open files as far as the system permits; return it (-1 for none)."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     attempts = [hard]
     if hard == resource.RLIM_INFINITY:
@@ -200,7 +202,7 @@ def open_files_limit() -> int:
 
 
 def limit_freed_memory() -> bool:
-    """Limits the freed memory that the C library keeps; call it before threads are started.
+    """Limit the freed memory that the C library keeps; call it before threads are started.
 
     Blocks of at least LARGE_BLOCK_BYTES are returned to the system when they are freed.  glibc ceases to do so once a
     larger block has been freed, and keeps fragments between smaller ones: a broker that used 60 MB held 170 MB after
@@ -249,7 +251,9 @@ def usable_processors() -> int:
 
 
 def disk_bytes() -> tuple[int, int] | None:
-    """Bytes that this process caused to be read from and written to disks; None where the system does not count."""
+    """Return the bytes that this process caused to be read from and written to disks; None where the system does not
+    count.
+    """
     with contextlib.suppress(OSError, ValueError):
         values = dict(line.split(": ") for line in (_PROCESSES / "self" / "io").read_text().splitlines())
         if "read_bytes" in values and "write_bytes" in values:

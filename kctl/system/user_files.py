@@ -75,7 +75,9 @@ def read_input(path: str) -> bytes:
 
 
 def is_pipe(path: str) -> bool:
-    """Whether `open_input` reads the path to its end, because it is standard input or a descriptor of this process."""
+    """Return whether `open_input` reads the path to its end, because it is standard input or a descriptor of this
+    process.
+    """
     return path == STANDARD_INPUT or _OWN_DESCRIPTOR.fullmatch(path) is not None
 
 

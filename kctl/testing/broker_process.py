@@ -136,7 +136,7 @@ class BrokerProcess:
         return self._output_path.read_text(errors="replace") if self._output_path.exists() else ""
 
     def start(self, *, timeout_s: float = START_TIMEOUT_S) -> None:
-        """Starts the broker and returns when it serves.  Raises BrokerFailed."""
+        """Start the broker and return when it serves.  Raises BrokerFailed."""
         assert not self.is_running, "the broker is already running"
         self.data_dir.mkdir(parents=True, exist_ok=True)
         command = [*module_command("kctl"), "broker", "start"]
@@ -162,7 +162,7 @@ class BrokerProcess:
                 warnings.warn(f"kctl broker: {line.removeprefix(_WARNING)}", stacklevel=2)
 
     def stop(self, *, timeout_s: float = STOP_TIMEOUT_S) -> None:
-        """Shuts the broker down cleanly (SIGTERM), if it is running.  Raises BrokerFailed."""
+        """Shut the broker down cleanly (SIGTERM), if it is running.  Raises BrokerFailed."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -178,19 +178,19 @@ class BrokerProcess:
             raise BrokerFailed(f"the broker ended with status {status}:\n{self._tail()}")
 
     def kill(self) -> None:
-        """Kills the broker (SIGKILL), if it is running."""
+        """Kill the broker (SIGKILL), if it is running."""
         process, self._process = self._process, None
         if process is not None:
             process.kill()
             process.wait()
 
     def restart(self) -> None:
-        """Stops the broker, if it is running, and starts it on the same port with the same data."""
+        """Stop the broker, if it is running, and start it on the same port with the same data."""
         self.stop()
         self.start()
 
     def _take(self, announced: Mapping[str, Any]) -> None:
-        """Keeps the addresses: the next start uses the same ports."""
+        """Keep the addresses: the next start uses the same ports."""
         self.host, self.port, self.listeners = announced["host"], announced["port"], dict(announced["listeners"])
         if (listeners := self.properties.get("listeners")) is not None:
             self.properties["listeners"] = ",".join(map(self._with_port, listeners.split(",")))
@@ -215,7 +215,7 @@ class BrokerProcess:
         raise BrokerFailed(f"the broker does not serve after {timeout_s:.0f} s:\n{self._tail()}")
 
     def _announced(self) -> dict[str, Any]:
-        """The status that a broker of this folder, possibly an earlier one, wrote when it started to serve."""
+        """Return the status that a broker of this folder, possibly an earlier one, wrote when it started to serve."""
         try:
             announced = json.loads((self.data_dir / "broker.json").read_text(encoding="utf-8"))
         except (OSError, ValueError):

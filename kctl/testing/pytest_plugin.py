@@ -24,7 +24,7 @@ _OPTION = "--kafka-broker-property"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Adds kafka_broker_properties to the configuration file and --kafka-broker-property to the command line."""
+    """Add kafka_broker_properties to the configuration file and --kafka-broker-property to the command line."""
     parser.addini(_INI, "properties of the brokers that kctl starts, one name=value per line", type="linelist")
     parser.getgroup("kctl").addoption(
         _OPTION,
@@ -37,7 +37,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="session")
 def kafka_broker(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """A Kafka-compatible broker for the whole session, shared by all tests; use different topics in each test.
+    """Start a Kafka-compatible broker for the whole session, shared by all tests; use different topics in each test.
 
     Has bootstrap_servers, data_dir, output, stop(), kill(), start() and restart().  It stops with pytest, also if
     that is killed.
@@ -54,7 +54,7 @@ def kafka_broker(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathF
 def kafka_secure_broker(
     pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[BrokerProcess]:
-    """The same with TLS and SCRAM: clients need its client_properties, or librdkafka_properties."""
+    """Start the same with TLS and SCRAM: clients need its client_properties, or librdkafka_properties."""
     from kctl.testing.broker_process import BrokerProcess  # noqa: PLC0415
 
     broker = BrokerProcess(tmp_path_factory.mktemp("kafka-secure-broker"), _properties(pytestconfig), secure=True)
@@ -67,7 +67,7 @@ def kafka_secure_broker(
 def kafka_broker_factory(
     pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[BrokerFactory]:
-    """Starts brokers for one test: `kafka_broker_factory({"num.partitions": "3"})`; they stop at its end.
+    """Start brokers for one test: `kafka_broker_factory({"num.partitions": "3"})`; they stop at its end.
 
     `kafka_broker_factory(secure=True)` starts one with TLS and SCRAM, whose `client_properties` clients need.
     """
@@ -90,7 +90,7 @@ def kafka_broker_factory(
 
 
 def _properties(config: pytest.Config) -> dict[str, str]:
-    """Parses properties.  Raises UsageError if one is not name=value."""
+    """Parse properties.  Raises UsageError if one is not name=value."""
     properties = {}
     for line in [*config.getini(_INI), *config.getoption(_OPTION)]:
         name, equals, value = line.partition("=")

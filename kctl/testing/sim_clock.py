@@ -15,30 +15,30 @@ class SimClock:
     """
 
     def __init__(self, time_s: Callable[[], float], *, start_ms: int = START_MS) -> None:
-        """`time_s` is `loop.time`."""
+        """Start the clock; `time_s` is `loop.time`."""
         self._time_s = time_s
         self._drift_ppm = 0
         self._drift_since_s = time_s()
         self._base_ms = float(start_ms)
 
     def now_ms(self) -> int:
-        """The loop's time as ms since the epoch."""
+        """Return the loop's time as ms since the epoch."""
         return int(self._base_ms + self._elapsed_ms())
 
     def monotonic_ms(self) -> int:
-        """The loop's time in ms."""
+        """Return the loop's time in ms."""
         return int(self._time_s() * 1000)
 
     def elapsed_ms(self) -> int:
-        """The loop's time in ms."""
+        """Return the loop's time in ms."""
         return self.monotonic_ms()
 
     def jump(self, milliseconds: int) -> None:
-        """Sets the wall clock forward or back."""
+        """Set the wall clock forward or back."""
         self._base_ms += milliseconds
 
     def drift(self, parts_per_million: int) -> None:
-        """Makes the wall clock run faster or slower from now on."""
+        """Make the wall clock run faster or slower from now on."""
         self._base_ms += self._elapsed_ms()
         self._drift_since_s = self._time_s()
         self._drift_ppm = parts_per_million
@@ -55,23 +55,23 @@ class ManualClock:
         self._monotonic_ms = 0
 
     def now_ms(self) -> int:
-        """The time that was set, in ms since the epoch."""
+        """Return the time that was set, in ms since the epoch."""
         return self._now_ms
 
     def monotonic_ms(self) -> int:
-        """The time since the clock was made, in ms."""
+        """Return the time since the clock was made, in ms."""
         return self._monotonic_ms
 
     def elapsed_ms(self) -> int:
-        """The same."""
+        """Return the time since the clock was made, in ms."""
         return self._monotonic_ms
 
     def advance(self, milliseconds: int) -> None:
-        """Moves the time forward."""
+        """Move the time forward."""
         assert milliseconds >= 0, "use jump for a wall clock that is set back"
         self._now_ms += milliseconds
         self._monotonic_ms += milliseconds
 
     def jump(self, milliseconds: int) -> None:
-        """Sets the wall clock forward or back."""
+        """Set the wall clock forward or back."""
         self._now_ms += milliseconds

@@ -62,12 +62,12 @@ class SimCluster:
         self._properties = dict(properties or {})
 
     async def start(self, count: int) -> None:
-        """Starts brokers 0 to count - 1, one after the other."""
+        """Start brokers 0 to count - 1, one after the other."""
         for broker_id in range(count):
             await self.start_broker(broker_id)
 
     async def start_broker(self, broker_id: int) -> SimBroker:
-        """Starts a new, killed or stopped broker, and returns when it serves."""
+        """Start a new, killed or stopped broker, and return when it serves."""
         self.starts += 1
         disk = self.disks.setdefault(broker_id, SimDisk(self._loop.time))
         broker = SimBroker(self, self._loop, broker_id, disk, self._properties)
@@ -76,12 +76,12 @@ class SimCluster:
         return broker
 
     async def stop(self) -> None:
-        """Stops all running brokers cleanly."""
+        """Stop all running brokers cleanly."""
         for broker in list(self.brokers.values()):
             await broker.stop()
 
     def kill(self, broker_id: int) -> None:
-        """Kills a broker, as by SIGKILL.  Its ZooKeeper session ends by its timeout."""
+        """Kill a broker, as by SIGKILL.  Its ZooKeeper session ends by its timeout."""
         self.brokers[broker_id].kill()
 
     def lose_power(self, broker_id: int) -> None:
@@ -90,7 +90,7 @@ class SimCluster:
         self.disks[broker_id].crash(self._power)
 
     def client(self, *, timeout_ms: int = 60_000) -> ClusterClient:
-        """A client on the host "client", with all brokers as bootstrap servers."""
+        """Return a client on the host "client", with all brokers as bootstrap servers."""
         servers = tuple((f"broker-{broker_id}", PORT) for broker_id in self.brokers)
         return ClusterClient(ClientSettings(servers, timeout_ms=timeout_ms), AsyncioTransport())
 
@@ -103,7 +103,7 @@ class SimDisk(SimFiles):
         self._time_s = time_s
 
     def step(self, operation: str, path: str) -> None:
-        """Sets the modification time of what follows to the loop's time, then counts the operation."""
+        """Set the modification time of what follows to the loop's time, then count the operation."""
         self.now_ms = START_MS + int(self._time_s() * 1000)
         super().step(operation, path)
 
@@ -133,7 +133,7 @@ class SimBroker:
         self.broker: Broker | None = None
 
     async def start(self) -> None:
-        """Starts the broker and returns when it serves.  Raises KctlError."""
+        """Start the broker and return when it serves.  Raises KctlError."""
         self._cluster.network.address_of(self.host)
         with self._process.running():
             self.broker = Broker(self._world(), self._properties)
@@ -143,7 +143,7 @@ class SimBroker:
             await self.broker.start(ZOOKEEPER)
 
     async def stop(self) -> None:
-        """Shuts down cleanly, if it is running."""
+        """Shut down cleanly, if it is running."""
         if self.is_running and self.broker is not None:
             self.is_running = False
             with self._process.running():
@@ -163,17 +163,17 @@ class SimBroker:
         self._process.executor_delay_s = EXECUTOR_DELAY_S * factor
 
     def expire_session(self) -> None:
-        """Expires the ZooKeeper session of the running broker."""
+        """Expire the ZooKeeper session of the running broker."""
         for session in self._sessions:
             session.expire()
 
     def lose_zookeeper(self) -> None:
-        """Breaks the connection to ZooKeeper until `find_zookeeper`."""
+        """Break the connection to ZooKeeper until `find_zookeeper`."""
         for session in self._sessions:
             session.break_connection()
 
     def find_zookeeper(self) -> None:
-        """Restores the connection to ZooKeeper; the session may have expired."""
+        """Restore the connection to ZooKeeper; the session may have expired."""
         for session in self._sessions:
             session.heal()
 
@@ -208,7 +208,7 @@ class SimBroker:
         return session
 
     def _call(self, callback: Callable[[T], None], argument: T) -> None:
-        """Runs a call from outside in a context without a process."""
+        """Run a call from outside in a context without a process."""
         if self._process.is_alive:
             with self._process.running():
                 callback(argument)

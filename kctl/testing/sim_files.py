@@ -87,37 +87,37 @@ class SimFile:
         self.path = path
 
     def read_at(self, position: int, size: int) -> bytes:
-        """At most `size` bytes from `position`; fewer at the end of the file."""
+        """Return at most `size` bytes from `position`; fewer at the end of the file."""
         self._step("read")
         return self._content.read(position, size)
 
     def write_at(self, position: int, data: Buffer) -> None:
-        """Writes at `position`; not durable before `sync`."""
+        """Write at `position`; not durable before `sync`."""
         self._step("write")
         self._content.write(position, bytes(data))
         self._content.modified_ms = self._disk.now_ms
 
     def truncate(self, size: int) -> None:
-        """Sets the size; not durable before `sync`."""
+        """Set the size; not durable before `sync`."""
         self._step("truncate")
         self._content.truncate(size)
         self._content.modified_ms = self._disk.now_ms
 
     def size(self) -> int:
-        """Size in bytes, including what is not durable yet."""
+        """Return the size in bytes, including what is not durable yet."""
         return self._content.size
 
     def sync(self) -> None:
-        """Makes all that was written durable."""
+        """Make all that was written durable."""
         self._step("sync")
         self._content.sync()
 
     def fileno(self) -> int:
-        """Simulated files have no descriptor.  Raises OSError."""
+        """Raise OSError: simulated files have no descriptor."""
         raise OSError(errno.EBADF, "a simulated file has no descriptor", self.path)
 
     def close(self) -> None:
-        """Ends the use of this object; the file stays on the disk."""
+        """End the use of this object; the file stays on the disk."""
         self._is_open = False
 
     def _step(self, operation: str) -> None:
@@ -154,7 +154,7 @@ class SimFiles:
         self._error = errno.EIO
 
     def fail_at(self, operation: int | None, *, error: int = errno.EIO) -> None:
-        """Makes the n-th operation from now on and all later ones raise OSError(`error`); None removes the failure."""
+        """Make the n-th operation from now on and all later ones raise OSError(`error`); None removes the failure."""
         self._fails_from = None if operation is None else self.operations + operation
         self._error = error
 
@@ -164,24 +164,24 @@ class SimFiles:
         return self._fails_from is not None and self.operations >= self._fails_from
 
     def crash(self, random: Random) -> None:
-        """Simulates a power failure: unsynced writes may be lost; removes injected failures."""
+        """Simulate a power failure: unsynced writes may be lost; remove injected failures."""
         for path in sorted(self._contents):
             self._contents[path].lose_power(random)
         self.kill()
 
     def kill(self) -> None:
-        """Simulates a process crash: only locks are lost; removes injected failures."""
+        """Simulate a process crash: only locks are lost; remove injected failures."""
         self.locks.clear()
         self._fails_from = None
 
     def step(self, operation: str, path: str) -> None:
-        """Counts an operation; raises OSError if it has to fail."""
+        """Count an operation; raise OSError if it has to fail."""
         self.operations += 1
         if self.has_failed:
             raise OSError(self._error, f"{os.strerror(self._error)} (simulated, {operation})", path)
 
     def open(self, path: str, *, create: bool = False) -> File:
-        """Opens a file.  Raises FileNotFoundError for a missing file without `create`, or a missing directory."""
+        """Open a file.  Raises FileNotFoundError for a missing file without `create`, or a missing directory."""
         content = self._contents.get(path)
         if content is None:
             if not create or posixpath.dirname(path) not in self._directories:
@@ -192,7 +192,7 @@ class SimFiles:
         return SimFile(self, path, content)
 
     def list(self, directory: str) -> list[Entry]:
-        """The files and directories in the directory, by name.  Raises FileNotFoundError."""
+        """Return the files and directories in the directory, by name.  Raises FileNotFoundError."""
         if directory not in self._directories:
             raise FileNotFoundError(errno.ENOENT, "no such directory", directory)
         with self._names:
@@ -209,11 +209,11 @@ class SimFiles:
         return sorted(entries, key=lambda entry: entry.name)
 
     def exists(self, path: str) -> bool:
-        """True for a file or a directory."""
+        """Return True for a file or a directory."""
         return path in self._contents or path in self._directories
 
     def size(self, path: str) -> int:
-        """Size of the file in bytes.  Raises FileNotFoundError."""
+        """Return the size of the file in bytes.  Raises FileNotFoundError."""
         return self._content(path).size
 
     def modified_ms(self, path: str) -> int:
@@ -221,18 +221,18 @@ class SimFiles:
         return self._content(path).modified_ms
 
     def set_modified_ms(self, path: str, time_ms: int) -> None:
-        """Sets the modification time in ms since the epoch.  Raises FileNotFoundError."""
+        """Set the modification time in ms since the epoch.  Raises FileNotFoundError."""
         self.step("set time", path)
         self._content(path).modified_ms = time_ms
 
     def read(self, path: str) -> bytes:
-        """All bytes of the file.  Raises FileNotFoundError."""
+        """Return all bytes of the file.  Raises FileNotFoundError."""
         self.step("read", path)
         content = self._content(path)
         return content.read(0, content.size)
 
     def write_atomically(self, path: str, data: bytes, *, sync: bool = True) -> None:
-        """Replaces the file by way of a temporary file and a rename, as the real port does.
+        """Replace the file by way of a temporary file and a rename, as the real port does.
 
         Each of these operations is a step of its own, after which a crash or a failure can happen.
         """
@@ -248,7 +248,7 @@ class SimFiles:
             self.sync_directory(posixpath.dirname(path))
 
     def make_directory(self, path: str) -> None:
-        """Creates the directory and its missing parents."""
+        """Create the directory and its missing parents."""
         if path in self._directories:
             return
         self.step("make directory", path)
@@ -258,7 +258,7 @@ class SimFiles:
                 path = posixpath.dirname(path)
 
     def rename(self, source: str, target: str) -> None:
-        """Renames a file or a directory with its contents; a target file is replaced.  Raises FileNotFoundError."""
+        """Rename a file or a directory with its contents; a target file is replaced.  Raises FileNotFoundError."""
         self.step("rename", source)
         with self._names:
             if source in self._contents:
@@ -273,13 +273,13 @@ class SimFiles:
         self._contents = {_moved(path, source, target): content for path, content in self._contents.items()}
 
     def remove(self, path: str) -> None:
-        """Removes the file if it exists."""
+        """Remove the file if it exists."""
         self.step("remove", path)
         with self._names:
             self._contents.pop(path, None)
 
     def remove_tree(self, path: str) -> None:
-        """Removes the directory with its contents, if it exists."""
+        """Remove the directory with its contents, if it exists."""
         self.step("remove directory", path)
         inside = path + "/"
         with self._names:
@@ -287,13 +287,13 @@ class SimFiles:
             self._contents = {name: kept for name, kept in self._contents.items() if not name.startswith(inside)}
 
     def sync_directory(self, path: str) -> None:
-        """Counts the sync; names are durable at once.  Raises FileNotFoundError."""
+        """Count the sync; names are durable at once.  Raises FileNotFoundError."""
         if path not in self._directories:
             raise FileNotFoundError(errno.ENOENT, "no such directory", path)
         self.step("sync directory", path)
 
     def lock(self, path: str) -> Lock:
-        """Locks the file, which is created if necessary.  Raises BlockingIOError while it is locked."""
+        """Lock the file, which is created if necessary.  Raises BlockingIOError while it is locked."""
         self.open(path, create=True)
         if path in self.locks:
             raise BlockingIOError(errno.EWOULDBLOCK, "locked by another process", path)

@@ -32,7 +32,7 @@ class LinkConditions:
     is_blocked: bool = False
 
     def arrival_delay_s(self, random: Random) -> float:
-        """Time from sending to arrival, retransmissions included."""
+        """Return the time from sending to arrival, retransmissions included."""
         delay_s = self.delay_s_min + random.expovariate(1 / self.delay_s_mean)
         timeout_s = RETRANSMISSION_S
         while random.random() < self.loss and timeout_s < RETRANSMISSION_TIMEOUT_S:
@@ -84,7 +84,7 @@ class Pipe:
         """Bytes sent and not delivered yet."""
 
     def send(self, segment: Segment) -> None:
-        """Sends a segment."""
+        """Send a segment."""
         for piece in self._pieces(segment):
             arrival_s = self._loop.time() + self.conditions.arrival_delay_s(self._random)
             self._segments.append((arrival_s, piece))
@@ -98,21 +98,21 @@ class Pipe:
         return not self._segments
 
     def reset(self) -> None:
-        """Drops everything in flight and sends a reset."""
+        """Drop everything in flight and send a reset."""
         self._drop_segments()
         self.send(Signal.RST)
 
     def hold(self) -> None:
-        """Pauses delivery: the receiver does not read."""
+        """Pause delivery: the receiver does not read."""
         self._is_held = True
 
     def release(self) -> None:
-        """Resumes delivery."""
+        """Resume delivery."""
         self._is_held = False
         self._schedule()
 
     def conditions_changed(self) -> None:
-        """Applies a new or healed partition."""
+        """Apply a new or healed partition."""
         if not self.conditions.is_blocked and self._retransmission_timer is not None:
             self._retransmission_timer.cancel()
             self._retransmission_timer = None
@@ -120,7 +120,7 @@ class Pipe:
         self._schedule()
 
     def close(self) -> None:
-        """Drops everything in flight."""
+        """Drop everything in flight."""
         self._drop_segments()
         if self._retransmission_timer is not None:
             self._retransmission_timer.cancel()

@@ -26,7 +26,7 @@ class SimListening:
     """Implements kctl.server.network.world.Listening; ports must not be 0."""
 
     def __init__(self, network: SimNetwork, *, open_channel: OpenChannel, settings: ListenSettings) -> None:
-        """Ignores the settings: idle connections stay open, and there is no TLS."""
+        """Ignore the settings: idle connections stay open, and there is no TLS."""
         self._network = network
         self.open_channel = open_channel
         self._bound: list[Endpoint] = []
@@ -42,12 +42,12 @@ class SimListening:
         return ListeningState(malformed_requests=self.malformed_count)
 
     def bind(self, endpoint: Endpoint) -> Endpoint:
-        """Adds a listener, which accepts connections after `start`; returns the endpoint unchanged."""
+        """Add a listener, which accepts connections after `start`; return the endpoint unchanged."""
         self._bound.append(endpoint)
         return endpoint
 
     def unbind(self, listener: str) -> None:
-        """Closes a listener and its connections."""
+        """Close a listener and its connections."""
         self._bound = [bound for bound in self._bound if bound.listener != listener]
         server = self._servers.pop(listener, None)
         if server is not None:
@@ -56,20 +56,20 @@ class SimListening:
             connection.close()
 
     def start(self) -> None:
-        """Accepts connections on all endpoints, also on those that were bound after an earlier call."""
+        """Accept connections on all endpoints, also on those that were bound after an earlier call."""
         for endpoint in self._bound:
             accept = partial(self._accept, endpoint)
             self._servers[endpoint.listener] = self._network.listen(accept, endpoint.port)
         self._bound.clear()
 
     def stop_accepting(self) -> None:
-        """Refuses new connections; open ones stay open."""
+        """Refuse new connections; open ones stay open."""
         for server in self._servers.values():
             server.close()
         self._servers.clear()
 
     def close(self) -> None:
-        """Stops accepting and closes all connections."""
+        """Stop accepting and close all connections."""
         self.stop_accepting()
         for connection in list(self._connections):
             connection.close()
@@ -80,7 +80,7 @@ class SimListening:
         return connection
 
     def forget(self, connection: SimBrokerConnection, *, was_malformed: bool) -> None:
-        """Removes a closed connection; counts it if it was closed for a malformed request."""
+        """Remove a closed connection; count it if it was closed for a malformed request."""
         self._connections.pop(connection, None)
         self.malformed_count += was_malformed
 
@@ -96,7 +96,7 @@ class SimBrokerConnection(asyncio.Protocol):
         self._was_malformed = False
 
     def connection_made(self, transport: Any) -> None:
-        """Opens the channel and the request pump of the connection."""
+        """Open the channel and the request pump of the connection."""
         self._transport = transport
         host = f"/{transport.get_extra_info('peername')[0]}"
         peer = Peer(host, self.endpoint.listener, security_protocol=self.endpoint.security_protocol)
@@ -111,7 +111,7 @@ class SimBrokerConnection(asyncio.Protocol):
         )
 
     def data_received(self, data: bytes) -> None:
-        """Puts the bytes into the inbox and runs one turn of the request pump."""
+        """Put the bytes into the inbox and run one turn of the request pump."""
         while data:
             room = self._inbox.buffer()
             count = min(len(room), len(data))
@@ -121,13 +121,13 @@ class SimBrokerConnection(asyncio.Protocol):
         self._take_turn()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Closes the request pump and leaves the list of connections."""
+        """Close the request pump and leave the list of connections."""
         self._transport = None
         self._pump.close()
         self._listening.forget(self, was_malformed=self._was_malformed)
 
     def close(self) -> None:
-        """Closes the connection; no effect if it is closed."""
+        """Close the connection; no effect if it is closed."""
         if self._transport is not None:
             self._transport.close()
 

@@ -55,7 +55,7 @@ class SimTrace:
         self._hash = hashlib.sha256()
 
     def record(self, time_s: float, event: str) -> None:
-        """Records an event at this virtual time."""
+        """Record an event at this virtual time."""
         line = f"{time_s:.9f} {event}"
         self.count += 1
         self.latest.append(line)
@@ -115,17 +115,17 @@ class LoopNetwork(Protocol):
     """What the loop needs of a network; kctl.testing.sim_network has the only one."""
 
     def listen(self, factory: ProtocolFactory, port: int | None) -> asyncio.AbstractServer:
-        """Implements loop.create_server.  Raises OSError if the port is in use."""
+        """Implement loop.create_server.  Raises OSError if the port is in use."""
         ...
 
     async def connect(
         self, factory: ProtocolFactory, host: str, port: int
     ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
-        """Implements loop.create_connection.  Raises OSError as a socket would."""
+        """Implement loop.create_connection.  Raises OSError as a socket would."""
         ...
 
     def close(self) -> None:
-        """Closes all listeners and connections at the end of the run."""
+        """Close all listeners and connections at the end of the run."""
         ...
 
 
@@ -156,7 +156,7 @@ class SimLoop(asyncio.BaseEventLoop):
         return self._now_s
 
     def pass_time(self, seconds: float) -> None:
-        """Advances the time to the next timer, at most by this."""
+        """Advance the time to the next timer, at most by this."""
         if self.on_step is not None:
             self.on_step()
         scheduled = self._timers()
@@ -177,7 +177,7 @@ class SimLoop(asyncio.BaseEventLoop):
         return handle
 
     def freeze(self, process: SimProcess) -> None:
-        """Kills a process: none of its callbacks runs any more."""
+        """Kill a process: none of its callbacks runs any more."""
         process.is_alive = False
         self._dead.append(process)
         ready: deque[asyncio.Handle] = self._ready  # type: ignore[attr-defined]  # of BaseEventLoop, unlisted
@@ -189,7 +189,7 @@ class SimLoop(asyncio.BaseEventLoop):
                 timer.cancel()
 
     def thaw(self) -> None:
-        """Lets killed processes finish at the end of the run, so that their tasks can be cleaned up."""
+        """Let killed processes finish at the end of the run, so that their tasks can be cleaned up."""
         for process in self._dead:
             process.is_alive = True
         ready: deque[asyncio.Handle] = self._ready  # type: ignore[attr-defined]
@@ -204,7 +204,7 @@ class SimLoop(asyncio.BaseEventLoop):
         return scheduled
 
     def create_future(self) -> asyncio.Future[Any]:
-        """A future of this loop."""
+        """Return a future of this loop."""
         return SimFuture(next(self._numbers), loop=self)
 
     def call_soon_threadsafe(
@@ -214,7 +214,7 @@ class SimLoop(asyncio.BaseEventLoop):
         return self.call_soon(callback, *args, context=context)
 
     def run_in_executor(self, executor: object, func: Callable[[Unpack[Ts]], T], *args: *Ts) -> asyncio.Future[T]:
-        """Runs the function on the loop after a random delay, which depends on the seed."""
+        """Run the function on the loop after a random delay, which depends on the seed."""
         future = self.create_future()
         delay_s = self.random.expovariate(1 / current_process().executor_delay_s)
         self.trace.record(self._now_s, f"executor {getattr(func, '__name__', 'call')} delay={delay_s:.9f}")
@@ -236,13 +236,13 @@ class SimLoop(asyncio.BaseEventLoop):
     async def create_server(  # type: ignore[override]
         self, protocol_factory: ProtocolFactory, host: Any = None, port: int | None = None, **options: Any
     ) -> asyncio.AbstractServer:
-        """Listens on the simulated network."""
+        """Listen on the simulated network."""
         return self._connected().listen(protocol_factory, port)
 
     async def create_connection(  # type: ignore[override]
         self, protocol_factory: ProtocolFactory, host: str | None = None, port: int | None = None, **options: Any
     ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
-        """Connects through the simulated network.  Raises OSError as a socket would."""
+        """Connect through the simulated network.  Raises OSError as a socket would."""
         return await self._connected().connect(protocol_factory, host or "", port or 0)
 
     def _connected(self) -> LoopNetwork:
@@ -267,14 +267,14 @@ class SimLoop(asyncio.BaseEventLoop):
             self.unhandled.append(error)
 
     def _process_events(self, event_list: list[Any]) -> None:
-        """Required by BaseEventLoop; the selector has no events."""
+        """Process nothing: BaseEventLoop requires this method; the selector has no events."""
 
     def _write_to_self(self) -> None:
-        """Required by BaseEventLoop to interrupt a waiting selector; this one never waits."""
+        """Do nothing: BaseEventLoop requires this method to interrupt a waiting selector; this one never waits."""
 
 
 def simulate(main: Callable[[SimLoop], Awaitable[T]], *, seed: int) -> T:
-    """Runs `main` on a new loop, then cancels remaining tasks and closes all connections.
+    """Run `main` on a new loop, then cancel remaining tasks and close all connections.
 
     Raises SimDeadlockError, and an exception group of all unhandled exceptions.
     """

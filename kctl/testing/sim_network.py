@@ -60,7 +60,7 @@ class SimNetwork:
             yield
 
     def address_of(self, host: str) -> str:
-        """The IP address of the host; hosts are numbered in order of appearance."""
+        """Return the IP address of the host; hosts are numbered in order of appearance."""
         known = self._addresses.get(host)
         if known is None:
             known = self._addresses[host] = str(ipaddress.ip_address("10.0.0.1") + len(self._addresses))
@@ -86,18 +86,18 @@ class SimNetwork:
                     self._set_blocked(other, host, is_blocked=True)
 
     def heal(self) -> None:
-        """Removes all partitions."""
+        """Remove all partitions."""
         for source, target in list(self._links):
             self._set_blocked(source, target, is_blocked=False)
 
     def cut(self, host: str, other: str) -> None:
-        """Resets all connections between two hosts; new ones can be opened."""
+        """Reset all connections between two hosts; new ones can be opened."""
         for transport, ends in list(self._transports.items()):
             if ends == (host, other):
                 transport.reset(ConnectionResetError("connection reset by peer"))
 
     def kill(self, host: str) -> None:
-        """Closes the listeners on a host and resets its connections, as when its processes are killed.
+        """Close the listeners on a host and reset its connections, as when its processes are killed.
 
         SimLoop.freeze stops their code.
         """
@@ -109,7 +109,7 @@ class SimNetwork:
                 self._vanished.append(transport)
 
     def close(self) -> None:
-        """Closes all listeners and connections at the end of the run."""
+        """Close all listeners and connections at the end of the run."""
         for server in list(self._listeners.values()):
             server.close()
         for transport in list(self._transports):
@@ -119,7 +119,7 @@ class SimNetwork:
         self._vanished.clear()
 
     def listen(self, factory: ProtocolFactory, port: int | None) -> SimServer:
-        """Implements loop.create_server.  Raises OSError if the port is in use on this host."""
+        """Implement loop.create_server.  Raises OSError if the port is in use on this host."""
         process = current_process()
         here = process.host
         number = port or self._ephemeral_port()
@@ -132,7 +132,7 @@ class SimNetwork:
     async def connect(
         self, factory: ProtocolFactory, host: str, port: int
     ) -> tuple[SimTransport, asyncio.BaseProtocol]:
-        """Implements loop.create_connection.  Raises ConnectionRefusedError, TimeoutError or socket.gaierror."""
+        """Implement loop.create_connection.  Raises ConnectionRefusedError, TimeoutError or socket.gaierror."""
         process = current_process()
         here, there = process.host, self._resolve(host)
         await self._handshake(here, there)
@@ -148,7 +148,7 @@ class SimNetwork:
         return client, protocol
 
     async def _handshake(self, here: str, there: str) -> None:
-        """Sends a SYN and waits for its response, with retransmissions while the link is blocked."""
+        """Send a SYN and wait for its response, with retransmissions while the link is blocked."""
         deadline_s = self._loop.time() + CONNECT_TIMEOUT_S
         ways = (self.link(here, there), self.link(there, here))
         while any(way.is_blocked for way in ways):
@@ -235,31 +235,31 @@ class SimServer(asyncio.AbstractServer):
         self._is_serving = True
 
     def close(self) -> None:
-        """Stops listening; accepted connections stay open."""
+        """Stop listening; accepted connections stay open."""
         self._is_serving = False
         self.sockets = ()
         self._on_close(self)
 
     def get_loop(self) -> asyncio.AbstractEventLoop:
-        """The loop of the simulation."""
+        """Return the loop of the simulation."""
         return self._loop
 
     def is_serving(self) -> bool:
-        """True until `close`."""
+        """Return True until `close`."""
         return self._is_serving
 
     async def start_serving(self) -> None:
         """No effect: it serves since its creation."""
 
     async def serve_forever(self) -> None:
-        """Waits for cancellation, then closes."""
+        """Wait for cancellation, then close."""
         try:
             await self._loop.create_future()
         finally:
             self.close()
 
     async def wait_closed(self) -> None:
-        """Returns at once."""
+        """Return at once."""
 
 
 class SimListenerName:
@@ -269,5 +269,5 @@ class SimListenerName:
         self._address = address
 
     def getsockname(self) -> Address:
-        """The address and port."""
+        """Return the address and port."""
         return self._address

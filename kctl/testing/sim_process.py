@@ -41,10 +41,10 @@ NO_PROCESS = contextvars.Context()
 
 
 def current_process() -> SimProcess:
-    """The current process; by default that of the test."""
+    """Return the current process; by default that of the test."""
     return _current.get(_outside)
 
 
 def process_of(context: contextvars.Context) -> SimProcess:
-    """The process of a context."""
+    """Return the process of a context."""
     return context.get(_current, _outside)

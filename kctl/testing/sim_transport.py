@@ -63,17 +63,17 @@ class SimTransport(asyncio.Transport):
         )
 
     def attach(self, peer: SimTransport) -> None:
-        """Sets the other end."""
+        """Set the other end."""
         self._peer = peer
 
     def start(self, protocol: asyncio.BaseProtocol) -> None:
-        """Connects the protocol, whose callbacks run in the context of this call."""
+        """Connect the protocol, whose callbacks run in the context of this call."""
         self._protocol = protocol
         self._context = contextvars.copy_context()
         self._call(protocol.connection_made, self)
 
     def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
-        """Sends the bytes; calls pause_writing of the protocol above the high-water mark.  Ignored after the end."""
+        """Send the bytes; call pause_writing of the protocol above the high-water mark.  Ignored after the end."""
         if self._is_gone or self._has_sent_eof or not len(data):
             return
         self.outgoing.send(bytes(data))
@@ -82,17 +82,17 @@ class SimTransport(asyncio.Transport):
             self._call(self._callbacks.pause_writing)
 
     def write_eof(self) -> None:
-        """Sends FIN; the other end may continue to send."""
+        """Send FIN; the other end may continue to send."""
         if not self._has_sent_eof and not self._is_gone:
             self._has_sent_eof = True
             self.outgoing.send(Signal.FIN)
 
     def can_write_eof(self) -> bool:
-        """True, as for TCP."""
+        """Return True, as for TCP."""
         return True
 
     def close(self) -> None:
-        """Sends FIN after the buffered data, and calls connection_lost soon."""
+        """Send FIN after the buffered data, and call connection_lost soon."""
         if self._is_closing:
             return
         self._is_closing = True
@@ -100,11 +100,11 @@ class SimTransport(asyncio.Transport):
         self._loop.call_soon(self._lose, None)
 
     def abort(self) -> None:
-        """Closes at once without an error, and resets the other end."""
+        """Close at once without an error, and reset the other end."""
         self.reset(None)
 
     def reset(self, error: OSError | None) -> None:
-        """Closes this end at once with an error, and resets the other end."""
+        """Close this end at once with an error, and reset the other end."""
         if self._is_gone:
             return
         self._is_closing = True
@@ -112,7 +112,7 @@ class SimTransport(asyncio.Transport):
         self._loop.call_soon(self._lose, error)
 
     def process_killed(self) -> None:
-        """Handles the kill of this end's process: no callbacks here, and a reset of the other end."""
+        """Handle the kill of this end's process: no callbacks here, and a reset of the other end."""
         if not self._is_gone:
             self._is_closing = self._is_gone = True
             self.outgoing.reset()
@@ -120,19 +120,19 @@ class SimTransport(asyncio.Transport):
                 self._peer.outgoing.release()
 
     def finish_killed(self) -> None:
-        """Calls connection_lost of a killed process at the end of the run, so that its tasks can end."""
+        """Call connection_lost of a killed process at the end of the run, so that its tasks can end."""
         self._call(self._callbacks.connection_lost, None)
 
     def is_closing(self) -> bool:
-        """True after `close`, `abort` or a lost connection."""
+        """Return True after `close`, `abort` or a lost connection."""
         return self._is_closing
 
     def is_reading(self) -> bool:
-        """False between `pause_reading` and `resume_reading`."""
+        """Return False between `pause_reading` and `resume_reading`."""
         return self._is_reading
 
     def pause_reading(self) -> None:
-        """Delays the bytes that the other end sends, so that its buffer fills."""
+        """Delay the bytes that the other end sends, so that its buffer fills."""
         self._is_reading = False
         if self._peer is not None:
             self._peer.outgoing.hold()
@@ -144,24 +144,24 @@ class SimTransport(asyncio.Transport):
             self._peer.outgoing.release()
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        """Replaces the protocol whose callbacks are called."""
+        """Replace the protocol whose callbacks are called."""
         self._protocol = protocol
 
     def get_protocol(self) -> asyncio.BaseProtocol:
-        """The protocol whose callbacks are called."""
+        """Return the protocol whose callbacks are called."""
         assert self._protocol is not None
         return self._protocol
 
     def get_write_buffer_size(self) -> int:
-        """Bytes sent and not delivered yet."""
+        """Return the bytes sent and not delivered yet."""
         return self.outgoing.byte_count
 
     def get_write_buffer_limits(self) -> tuple[int, int]:
-        """(low, high) water mark in bytes."""
+        """Return (low, high) water mark in bytes."""
         return self._limits
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Sets the water marks in bytes; a missing one is derived from the other, as asyncio does."""
+        """Set the water marks in bytes; a missing one is derived from the other, as asyncio does."""
         high = high if high is not None else (4 * low if low is not None else _HIGH_WATER_BYTES)
         self._limits = (low if low is not None else high // 4, high)
 
@@ -170,7 +170,7 @@ class SimTransport(asyncio.Transport):
         return cast("asyncio.Protocol", self._protocol)
 
     def _call(self, callback: Callable[[Unpack[Ts]], T], *args: *Ts) -> T:
-        """Runs a callback in a copy of the context: callbacks may nest, and a context cannot be entered twice."""
+        """Run a callback in a copy of the context: callbacks may nest, and a context cannot be entered twice."""
         return self._context.copy().run(callback, *args)
 
     def _deliver(self, segment: Segment) -> None:
@@ -179,7 +179,7 @@ class SimTransport(asyncio.Transport):
         self._peer.take(segment)
 
     def take(self, segment: Segment) -> None:
-        """Handles bytes or a signal from the other end."""
+        """Handle bytes or a signal from the other end."""
         if segment is Signal.RST:
             was_closing, self._is_closing = self._is_closing, True
             self.outgoing.close()
@@ -205,7 +205,7 @@ class SimTransport(asyncio.Transport):
             left = left[size:]
 
     def _refuse(self, segment: Segment) -> None:
-        """Sends a reset after the bytes sent before, as a kernel for a closed socket."""
+        """Send a reset after the bytes sent before, as a kernel for a closed socket."""
         if isinstance(segment, bytes) and not self._has_sent_reset:
             self._has_sent_reset = True
             self.outgoing.send(Signal.RST)

@@ -57,7 +57,7 @@ class SimZooKeeper:
         on_watch: Callable[[WatchEvent], None] = lambda _: None,
         on_state: Callable[[SessionState], None] = lambda _: None,
     ) -> SimZooKeeperSession:
-        """Creates a session that is not started yet; arguments as for ZooKeeperSession."""
+        """Create a session that is not started yet; arguments as for ZooKeeperSession."""
         session = SimZooKeeperSession(self, session_timeout_ms, on_watch, on_state)
         self.sessions.append(session)
         return session
@@ -108,7 +108,7 @@ class SimZooKeeperSession:
         return self._state
 
     async def start(self, timeout_ms: int) -> None:
-        """Opens the session.  Raises ZooKeeperError after `timeout_ms` while the client is partitioned."""
+        """Open the session.  Raises ZooKeeperError after `timeout_ms` while the client is partitioned."""
         if self._is_partitioned:
             await asyncio.sleep(timeout_ms / 1000)
             raise refusals.connection_lost("/")
@@ -119,12 +119,12 @@ class SimZooKeeperSession:
         await asyncio.sleep(0)
 
     async def reconnect(self, timeout_ms: int) -> None:
-        """Closes the session and opens a new one."""
+        """Close the session and open a new one."""
         await self.close()
         await self.start(timeout_ms)
 
     async def close(self) -> None:
-        """Closes the session; that of a disconnected client ends by its timeout."""
+        """Close the session; that of a disconnected client ends by its timeout."""
         self._state = SessionState.CLOSED
         if self._connection is not None:
             self._disconnect()
@@ -133,7 +133,7 @@ class SimZooKeeperSession:
         await asyncio.sleep(0)
 
     async def close_other(self, key: SessionKey, timeout_ms: int) -> None:
-        """Closes a session of another client.  Raises ZooKeeperError after `timeout_ms` while partitioned."""
+        """Close a session of another client.  Raises ZooKeeperError after `timeout_ms` while partitioned."""
         if self._is_partitioned:
             await asyncio.sleep(timeout_ms / 1000)
             raise refusals.connection_lost("/")
@@ -143,19 +143,19 @@ class SimZooKeeperSession:
         await asyncio.sleep(0)
 
     async def get(self, path: str, *, watch: bool = False) -> tuple[bytes, ZnodeStat]:
-        """The data and the stat; `watch` watches for its change or deletion.  Raises NoNodeError."""
+        """Return the data and the stat; `watch` watches for its change or deletion.  Raises NoNodeError."""
         response = await self._request(path, requests.GetData(path, watch), watch="data" if watch else "")
         assert isinstance(response, responses.Data)
         return response.data or b"", response.stat
 
     async def children(self, path: str, *, watch: bool = False) -> list[str]:
-        """The sorted names of the children; `watch` watches for a change of them.  Raises NoNodeError."""
+        """Return the sorted names of the children; `watch` watches for a change of them.  Raises NoNodeError."""
         response = await self._request(path, requests.GetChildren(path, watch), watch="children" if watch else "")
         assert isinstance(response, responses.Children)
         return sorted(response.names)
 
     async def exists(self, path: str, *, watch: bool = False) -> ZnodeStat | None:
-        """The stat, or None; `watch` watches for creation, change or deletion."""
+        """Return the stat, or None; `watch` watches for creation, change or deletion."""
         try:
             response = await self._request(path, requests.Exists(path, watch), watch="exist" if watch else "")
         except NoNodeError:
@@ -164,7 +164,7 @@ class SimZooKeeperSession:
         return response.stat
 
     async def sync(self, path: str) -> None:
-        """Returns after all earlier writes have reached the server of this session."""
+        """Return after all earlier writes have reached the server of this session."""
         await self._request(path, requests.Sync(path))
 
     async def create(
@@ -176,7 +176,7 @@ class SimZooKeeperSession:
         sequence: bool = False,
         make_parents: bool = False,
     ) -> str:
-        """The path of the new znode, which has a number appended if `sequence`.
+        """Return the path of the new znode, which has a number appended if `sequence`.
 
         Raises NodeExistsError, and NoNodeError for a missing parent without `make_parents`.
         """
@@ -192,30 +192,30 @@ class SimZooKeeperSession:
         return response.path
 
     async def set(self, path: str, data: bytes | None, *, version: int = ANY_VERSION) -> ZnodeStat:
-        """Replaces the data if the version matches.  Raises NoNodeError and BadVersionError."""
+        """Replace the data if the version matches.  Raises NoNodeError and BadVersionError."""
         response = await self._request(path, requests.SetData(path, data, version))
         assert isinstance(response, responses.Changed)
         return response.stat
 
     async def delete(self, path: str, *, version: int = ANY_VERSION, recursive: bool = False) -> None:
-        """Deletes the znode if the version matches, with `recursive` all below it too."""
+        """Delete the znode if the version matches, with `recursive` all below it too."""
         if recursive:
             await delete_tree(self, path)
         else:
             await self._request(path, requests.Delete(path, version))
 
     async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]:
-        """Performs all operations or none.  Raises the error of the first that is refused."""
-        request = requests.Multi(tuple(_request_of(each) for each in operations))
+        """Perform all operations or none.  Raises the error of the first that is refused."""
+        request = requests.Multi(tuple(_request_of(operation) for operation in operations))
         response = await self._request(operations[0].path if operations else "/", request)
         assert isinstance(response, responses.Results)
         if response.failure is not None:
             index, code = response.failure
             raise refusals.refused(code, operations[index].path)
-        return [_result_of(each) for each in response.results]
+        return [_result_of(result) for result in response.results]
 
     def break_connection(self) -> None:
-        """Breaks the connection; the client does not reconnect before `heal`."""
+        """Break the connection; the client does not reconnect before `heal`."""
         self._is_partitioned = True
         if self._connection is None:
             return
@@ -227,7 +227,7 @@ class SimZooKeeperSession:
         )
 
     def heal(self) -> None:
-        """Lets the client reconnect, and resume its session or find that it has expired."""
+        """Let the client reconnect, and resume its session or find that it has expired."""
         self._is_partitioned = False
         if self._state is not SessionState.SUSPENDED:
             return
@@ -243,7 +243,7 @@ class SimZooKeeperSession:
         self._send_what_waits()
 
     def expire(self) -> None:
-        """Expires the session and notifies the client if it is connected."""
+        """Expire the session and notify the client if it is connected."""
         self._on_session_timeout(self._session_id)
         if self._connection is not None:
             self._disconnect()
@@ -257,7 +257,7 @@ class SimZooKeeperSession:
         self._connection = _Connection(self._ensemble, self._session_id, self._watch_fired)
 
     def _disconnect(self) -> None:
-        """Drops messages in flight: reads are sent again, writes may or may not have been applied."""
+        """Drop messages in flight: reads are sent again, writes may or may not have been applied."""
         assert self._connection is not None
         self._connection.cut()
         self._connection = None
@@ -310,7 +310,7 @@ class SimZooKeeperSession:
             self._connection.send(call.request, call.make_listener(self))
 
     def on_response(self, call: _Call, zxid: int, code: Code, response: responses.Response | None) -> None:
-        """Passes the response to the caller."""
+        """Pass the response to the caller."""
         self._under_way.pop(call, None)
         self._last_zxid = zxid
         if call.watch == "exist":

@@ -16,7 +16,7 @@ _RESPONSE_BYTES_MAX = 1_024
 
 
 def write_problem(connect: str) -> str | None:
-    """Why nothing can be changed there; None if no server says so.
+    """Return why nothing can be changed there; None if no server says so.
 
     A server of Apache ZooKeeper may not execute the word `isro`, and one that needs TLS does not respond: then nothing
     is known.

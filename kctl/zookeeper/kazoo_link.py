@@ -319,7 +319,7 @@ class KazooLink:
         return secured
 
     def _tls_failed(self, problem: str) -> None:
-        """Fails the start of the session; a later connection is tried again until the session expires."""
+        """Fail the start of the session; a later connection is tried again until the session expires."""
         log.warning("cannot secure the connection to ZooKeeper, closing it error=%s", problem)
         if not self.connected.done():
             self.connected.set_exception(errors.ZooKeeperError(problem))

@@ -98,7 +98,7 @@ def broker_config(broker_id: int | None) -> str:
 
 
 def consumer_offset(group: str, topic_name: str, partition_id: int) -> str:
-    """Offset committed by OffsetCommit version 0."""
+    """Return the offset committed by OffsetCommit version 0."""
     return f"/consumers/{group}/offsets/{topic_name}/{partition_id}"
 
 

@@ -64,7 +64,7 @@ def pattern_path(pattern: ResourcePattern) -> str:
 
 
 def name_problem(name: str) -> str | None:
-    """Why this name cannot be that of a znode; None if it can."""
+    """Return why this name cannot be that of a znode; None if it can."""
     if not name or name in {".", ".."} or "/" in name:
         return "ACLs are stored in ZooKeeper by resource name, which cannot be empty, '.' or '..' or contain '/'"
     if len(name) > ACL_NAME_CHARACTERS_MAX:
@@ -85,7 +85,7 @@ def _is_forbidden(character: str) -> bool:
 
 
 def stored_problem(binding: AclBinding) -> str | None:
-    """Why this ACL cannot be stored; None if it can."""
+    """Return why this ACL cannot be stored; None if it can."""
     pattern, entry = binding
     problem = binding_problem(binding) or name_problem(pattern.name)
     if problem is not None:

@@ -278,7 +278,7 @@ class Scene:
 
         def has_come() -> bool:
             assert not self.acknowledged.conflicts(), self.acknowledged.conflicts()
-            if not any(each.is_running for each in self.claimants.values()):
+            if not any(claimant.is_running for claimant in self.claimants.values()):
                 self.claimants[FIRST].start()
             return self._claimed() > before + 3
 

@@ -151,7 +151,10 @@ class Cluster:
             metadata = self.admin(address).list_topics(topic, timeout=5)
         except KafkaException:
             return {}
-        return {number: (each.leader, tuple(each.isrs)) for number, each in metadata.topics[topic].partitions.items()}
+        return {
+            number: (partition.leader, tuple(partition.isrs))
+            for number, partition in metadata.topics[topic].partitions.items()
+        }
 
     def controller(self) -> int:
         """The controller's id in the brokers' metadata."""

@@ -161,8 +161,8 @@ class Trial:
         with contextlib.ExitStack() as stack:
             if self._spark:
                 stack.callback(self._end_spark, self._spark)
-            for one in (*self._readers, *([self._compactor] if self._compactor else [])):
-                stack.enter_context(one)
+            for reader in (*self._readers, *([self._compactor] if self._compactor else [])):
+                stack.enter_context(reader)
             for number in range(rounds):
                 self._produce(self._transactions())
                 producing = threading.Thread(target=self._produce, args=(self._transactions(),))
@@ -475,7 +475,7 @@ def difference(rows: Rows, delivered: Offsets, ends: Ends | None, *, is_exact: b
     found = {(partition, offset) for partition, offset, _ in rows}
     if ends is None:
         ends = {partition: offset + 1 for partition, offset in sorted(found)}
-    expected = delivered if is_exact else {one for one in delivered if one[1] < ends.get(one[0], 0)}
+    expected = delivered if is_exact else {delivery for delivery in delivered if delivery[1] < ends.get(delivery[0], 0)}
     if missing := sorted(expected - found):
         return f"missing: {missing[:5]}"
     if is_exact and found - expected:

@@ -287,9 +287,9 @@ def story(folder: Path, report: Say) -> Iterator[tuple[Cluster, Story]]:
 def play(folder: Path, rounds: Sequence[Round], report: Say) -> None:
     """Runs all rounds and the final checks.  Raises AssertionError, or TimeoutError if the cluster does not recover."""
     with story(folder, report) as (struck, reported):
-        for number, each in enumerate(rounds, 1):
-            report(f"round {number}: {each}")
-            reported.play(each)
+        for number, round_ in enumerate(rounds, 1):
+            report(f"round {number}: {round_}")
+            reported.play(round_)
         reported.finish()
         struck.stop()
     assert_replicas_are_equal(struck)

@@ -22,4 +22,4 @@ def test_acknowledged_records_are_not_lost_duplicated_or_reordered_by_faults(tmp
 def test_a_seed_draws_the_same_faults_again() -> None:
     assert list(drawn(7, 40)) == list(drawn(7, 40))
     assert list(drawn(7, 40)) != list(drawn(8, 40))
-    assert {each.kind for each in drawn(7, 8)} == {each.kind for each in drawn(8, 8)}
+    assert {fault.kind for fault in drawn(7, 8)} == {fault.kind for fault in drawn(8, 8)}

@@ -320,7 +320,9 @@ class Member(WorkloadClient):
     def _assigned(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
         with self._group.lock:
             self._group.rebalances += 1
-            self._assigned_at = {each.partition: self._group.committed[each.partition] for each in partitions}
+            self._assigned_at = {
+                partition.partition: self._group.committed[partition.partition] for partition in partitions
+            }
 
     def _work(self) -> None:
         positions: dict[int, int] = {}
@@ -351,9 +353,10 @@ class Member(WorkloadClient):
         except KafkaException:
             return  # A rebalance, or an unavailable coordinator: try again soon.
         with self._group.lock:
-            for each in outcome or []:
-                if each.error is None:
-                    self._group.committed[each.partition] = max(each.offset, self._group.committed[each.partition])
+            for reported in outcome or []:
+                if reported.error is None:
+                    committed = self._group.committed
+                    committed[reported.partition] = max(reported.offset, committed[reported.partition])
 
     def _finish(self) -> None:
         self._consumer.close()
@@ -384,7 +387,7 @@ def read_all(bootstrap: str, topic: str, partitions: int) -> dict[Position, byte
     consumer.close()
     try:
         wait_until(
-            lambda: bool(reader.complaints) or all(reader.next_offsets[each] >= end for each, end in ends.items()),
+            lambda: bool(reader.complaints) or all(reader.next_offsets[number] >= end for number, end in ends.items()),
             what="the whole history",
             timeout_s=END_TIMEOUT_S,
         )

@@ -67,7 +67,7 @@ def _value(field: Field, version: int, long: Place, count: int, number: int) -> 
         return message(field.struct, version, below, count, number)
     if field.element is not None:
         numbers = range(count if long == (field.name,) else 1)
-        return [_value(field.element, version, (field.element.name, *below), count, each) for each in numbers]
+        return [_value(field.element, version, (field.element.name, *below), count, number) for number in numbers]
     match field.kind:
         case "string":
             return f"name-{number}"

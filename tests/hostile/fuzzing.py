@@ -115,8 +115,8 @@ class Fuzzer:
         return self._random.randbytes(self._random.randrange(100))
 
     def _message(self, cls: type, version: int) -> Any:
-        fields = [each for each in definition_of(cls).fields if version in each.versions]
-        return cls(**{each.name: self._value(each, version) for each in fields})
+        fields = [declared for declared in definition_of(cls).fields if version in declared.versions]
+        return cls(**{declared.name: self._value(declared, version) for declared in fields})
 
     def _value(self, spec: Field, version: int) -> Any:
         chance = self._random
@@ -502,7 +502,9 @@ class ValidClient:
         numbers: list[int] = []
         end_s = time.monotonic() + 120
         while len(numbers) < self.sent and time.monotonic() < end_s:
-            numbers += [int(each.value() or b"") for each in consumer.consume(10_000, 1.0) if each.error() is None]
+            numbers += [
+                int(message.value() or b"") for message in consumer.consume(10_000, 1.0) if message.error() is None
+            ]
         consumer.close()
         return numbers
 
@@ -667,10 +669,10 @@ def main() -> int:
         slow = slow_iterations(broker.log_text)
         unexpected = unexpected_lines(broker.log_text)
     is_complete = numbers == list(range(valid.sent))
-    attacked = [latency_s for each in rounds for latency_s in each.latencies_s]
+    attacked = [latency_s for round_ in rounds for latency_s in round_.latencies_s]
     report = {
         "seed": options.seed,
-        "requests": sum(each.requests for each in rounds),
+        "requests": sum(round_.requests for round_ in rounds),
         "valid_records": valid.sent,
         "valid_records_complete": is_complete,
         "valid_records_consumed": len(numbers),
@@ -682,8 +684,8 @@ def main() -> int:
         "p99_times_quiet": round(percentile_ms(attacked, 0.99) / percentile_ms([*quiet, *quiet_after], 0.99), 1),
         "resident_mb": {
             "before": before >> 20,
-            "max": [each.resident_mb_max for each in rounds],
-            "after": [each.resident_mb_after for each in rounds],
+            "max": [round_.resident_mb_max for round_ in rounds],
+            "after": [round_.resident_mb_after for round_ in rounds],
         },
         "event_loop": loop_lines[-1:],
         "slow_iterations": slow,

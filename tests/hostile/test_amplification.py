@@ -79,7 +79,7 @@ def create(attacker: Attacker, *topics: CreatableTopic, validate_only: bool = Tr
     """Error codes and messages."""
     request = CreateTopicsRequest(topics=list(topics), timeout_ms=60_000, validate_only=validate_only)
     completed = attacker.call(request, CreateTopicsResponse, 5)
-    return [(each.error_code, each.error_message or "") for each in completed.topics]
+    return [(topic.error_code, topic.error_message or "") for topic in completed.topics]
 
 
 @pytest.mark.parametrize("count", [2**31 - 1, PARTITIONS_PER_TOPIC_MAX + 1])
@@ -182,7 +182,7 @@ def test_a_broker_named_three_thousand_times_is_described_once(attacker: Attacke
         resource_type=ResourceType.BROKER, resource_name=str(controller_id(attacker)), configuration_keys=None
     )
     reply = attacker.call(DescribeConfigsRequest(resources=[resource] * 3_000), DescribeConfigsResponse, 3)
-    assert [each.error_code for each in reply.results] == [ErrorCode.NONE]
+    assert [result.error_code for result in reply.results] == [ErrorCode.NONE]
 
 
 def test_groups_transactions_and_partitions_named_repeatedly_are_described_once(attacker: Attacker) -> None:
@@ -194,7 +194,7 @@ def test_groups_transactions_and_partitions_named_repeatedly_are_described_once(
     assert len(transactions.transaction_states) == 1
     topics = [TopicRequest(name="growing", partition_indexes=[0, 0])] * 1_000
     producers = attacker.call(DescribeProducersRequest(topics=topics), DescribeProducersResponse, 0)
-    assert [len(each.partitions) for each in producers.topics] == [1]
+    assert [len(topic.partitions) for topic in producers.topics] == [1]
 
 
 async def turns_while(work: Awaitable[Any]) -> int:
@@ -246,7 +246,7 @@ def test_a_list_that_grew_over_the_bound_is_refused_and_the_topic_can_still_be_d
         resource_type=ResourceType.TOPIC, resource_name="listed", configuration_keys=None
     )
     reply = attacker.call(DescribeConfigsRequest(resources=[described]), DescribeConfigsResponse, 1)
-    assert [each.error_code for each in reply.results] == [ErrorCode.NONE]
+    assert [result.error_code for result in reply.results] == [ErrorCode.NONE]
 
 
 def overrides(names: Sequence[str], value: str) -> AlterConfigsResource:

@@ -36,7 +36,7 @@ from tests.rows import for_rows
 from tests.unit.protocol.reference_codec import decode_walk
 from tests.unit.server.quota_free import quota_free_dispatcher
 
-REQUESTS = [(each.request, version) for each in registry.all_apis().values() for version in each.versions]
+REQUESTS = [(api.request, version) for api in registry.all_apis().values() for version in api.versions]
 
 
 def arrays_of(definition: Definition, version: int) -> Iterator[Field]:

@@ -302,7 +302,9 @@ def test_a_broker_that_stops_gives_no_result_of_work_to_its_requests() -> None:
         await asyncio.sleep(0)
         await work.close()
         outcomes = await asyncio.gather(*tasks, return_exceptions=True)
-        assert all(isinstance(each, ApiError) and each.code is ErrorCode.NOT_LEADER_OR_FOLLOWER for each in outcomes)
+        assert all(
+            isinstance(outcome, ApiError) and outcome.code is ErrorCode.NOT_LEADER_OR_FOLLOWER for outcome in outcomes
+        )
 
     simulate(main, seed=1)
 

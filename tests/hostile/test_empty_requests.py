@@ -30,8 +30,8 @@ def empty_message(cls: type, version: int, *, has_nulls: bool, has_elements: boo
             return spec.default if spec.default is not None else None
         return _ZEROS.get(spec.kind, 0)
 
-    fields = [each for each in definition_of(cls).fields if version in each.versions]
-    return cls(**{each.name: value(each) for each in fields if each.kind != "uuid"})
+    fields = [field for field in definition_of(cls).fields if version in field.versions]
+    return cls(**{field.name: value(field) for field in fields if field.kind != "uuid"})
 
 
 def test_requests_without_content_leave_the_broker_serving(broker: KctlBroker) -> None:
@@ -59,4 +59,4 @@ def test_requests_without_content_leave_the_broker_serving(broker: KctlBroker) -
     topic = CreatableTopic(name="after-them", num_partitions=1, replication_factor=1, assignments=[], configs=[])
     with Attacker(broker.bootstrap) as attacker:
         created = attacker.call(CreateTopicsRequest(topics=[topic], timeout_ms=60_000), CreateTopicsResponse, 4)
-    assert [each.error_code for each in created.topics] == [ErrorCode.NONE]
+    assert [topic.error_code for topic in created.topics] == [ErrorCode.NONE]

@@ -54,7 +54,7 @@ def test_the_real_controller_is_accepted_after_a_false_highest_epoch(attacker: A
     assert attacker.call(false, LeaderAndIsrResponse, LEADER_AND_ISR_VERSION).error_code == STALE
     topic = CreatableTopic(name="after-the-claim", num_partitions=1, replication_factor=1, assignments=[], configs=[])
     created = attacker.call(CreateTopicsRequest(topics=[topic], timeout_ms=30_000), CreateTopicsResponse, 4)
-    assert [each.error_code for each in created.topics] == [ErrorCode.NONE]
+    assert [topic.error_code for topic in created.topics] == [ErrorCode.NONE]
 
 
 @pytest.mark.parametrize("epoch", [-1, 0])

@@ -93,10 +93,10 @@ def lied_about(cluster: MovingCluster, topics: list[str], groups: list[str], clu
     """OUTSIDE stands for the folder above that of the commands."""
     cluster.cluster_id = cluster_id
     above = str(Path.cwd().parent)
-    for name in (each.replace("OUTSIDE", above) for each in topics):
+    for name in (topic.replace("OUTSIDE", above) for topic in topics):
         cluster.place(name, [0, 1])
         cluster.topics[name][0].append(build_batch([Record(0, 1_000, None, b"x")]))
-    for name in (each.replace("OUTSIDE", above) for each in groups):
+    for name in (group.replace("OUTSIDE", above) for group in groups):
         cluster.groups[name] = FakeGroup({TopicPartition("orders", 0): 0})
 
 

@@ -52,7 +52,7 @@ def test_groups_with_long_ids_are_deleted_one_after_the_other() -> None:
         request = DeleteGroupsRequest(groups_names=[*ids(), "g", "g"])
         found = asyncio.ensure_future(handler.handle(request, context(2)))
         assert await hashed_at_once(found) <= IDS // 4
-        assert [each.error_code for each in found.result().results] == [ErrorCode.GROUP_ID_NOT_FOUND] * (IDS + 1)
+        assert [result.error_code for result in found.result().results] == [ErrorCode.GROUP_ID_NOT_FOUND] * (IDS + 1)
 
     simulate(main, seed=1)
 

@@ -19,7 +19,7 @@ from tests.rows import for_rows
 
 LENGTH_MAX = 32_767
 PRODUCE = 0
-APIS = [(each, version) for each in registry.all_apis().values() for version in each.served if each.key != PRODUCE]
+APIS = [(api, version) for api in registry.all_apis().values() for version in api.served if api.key != PRODUCE]
 
 
 def encoded(field: Field, version: int, text: bytes, *, is_flexible: bool) -> bytes:
@@ -38,9 +38,9 @@ def encoded(field: Field, version: int, text: bytes, *, is_flexible: bool) -> by
 
 
 def encoded_struct(cls: type, version: int, text: bytes, *, is_flexible: bool) -> bytes:
-    present = [each for each in definition_of(cls).fields if version in each.versions and each.tag is None]
+    present = [field for field in definition_of(cls).fields if version in field.versions and field.tag is None]
     tags = b"\0" if is_flexible else b""
-    return b"".join(encoded(each, version, text, is_flexible=is_flexible) for each in present) + tags
+    return b"".join(encoded(field, version, text, is_flexible=is_flexible) for field in present) + tags
 
 
 @for_rows("text", [b"x" * LENGTH_MAX, "\u00e9".encode() * (LENGTH_MAX // 2)])
@@ -54,7 +54,7 @@ def test_every_api_responds_to_names_of_the_maximum_length(
     with Attacker(broker.bootstrap) as attacker:
         served = attacker.call(ApiVersionsRequest(), ApiVersionsResponse, 0).api_keys
         response = attacker.exchange(header + encoded_struct(cls, version, text, is_flexible=is_flexible))
-    is_served = api.key in {each.api_key for each in served}
+    is_served = api.key in {api_range.api_key for api_range in served}
     assert response[:4] == (struct.pack(">i", 7) if is_served else b"")
     assert "Traceback" not in broker.log_text
 

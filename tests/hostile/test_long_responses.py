@@ -118,7 +118,7 @@ def test_the_offsets_of_many_named_partitions_are_returned_in_slices(require_sta
         work = OffsetFetchHandler(host.coordinator, unused, unused).handle(request, context(7))
         response = asyncio.ensure_future(work)  # type: ignore[arg-type]
         assert await turns_while(response) >= 8
-        offsets = [each.committed_offset for each in response.result().topics[0].partitions]
+        offsets = [partition.committed_offset for partition in response.result().topics[0].partitions]
         assert offsets == [5] * (SLICE_OBJECTS * 3) + [-1] * SLICE_OBJECTS
 
     simulate(main, seed=1)
@@ -157,8 +157,8 @@ def test_metadata_of_one_topic_with_many_partitions_is_made_in_slices() -> None:
         update(1, range(count))
         assert await turns_while(response) >= 3
         partitions = response.result().topics[0].partitions
-        assert [each.partition_index for each in partitions] == list(range(count))
-        assert {each.leader_id for each in partitions} == {0}
+        assert [partition.partition_index for partition in partitions] == list(range(count))
+        assert {partition.leader_id for partition in partitions} == {0}
 
     play(scene)
 
@@ -206,7 +206,7 @@ def test_metadata_of_many_topics_is_made_in_slices(names: Iterable[int] | None) 
         assert await turns_while(response) >= 6
         found = response.result().topics
         existing = {f"t{number}" for number in range(count - 1)}
-        assert {each.name for each in found if each.error_code == ErrorCode.NONE} == existing
+        assert {topic.name for topic in found if topic.error_code == ErrorCode.NONE} == existing
         assert len(found) == (count - 1 if names is None else count)
 
     play(scene)
@@ -228,9 +228,9 @@ def test_offsets_of_many_partitions_are_listed_in_slices(tmp_path: Path, timesta
         response = asyncio.ensure_future(handler.handle(request, context(5)))  # type: ignore[arg-type]
         assert await turns_while(response) >= 3
         results = response.result().topics[0].partitions
-        assert [each.partition_index for each in results] == list(indexes)
-        assert [each.offset for each in results[:3]] == ([1, 2, 3] if timestamp == -1 else [0, 0, 0])
-        assert {each.error_code for each in results[3:]} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        assert [result.partition_index for result in results] == list(indexes)
+        assert [result.offset for result in results[:3]] == ([1, 2, 3] if timestamp == -1 else [0, 0, 0])
+        assert {result.error_code for result in results[3:]} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
         disk.close()
 
     simulate(main, seed=1)
@@ -251,7 +251,7 @@ def test_ends_of_epochs_of_many_partitions_are_returned_in_slices(tmp_path: Path
         assert await turns_while(response) >= 3
         results = response.result().topics[0].partitions
         assert (len(results), results[0].end_offset) == (SLICE_OBJECTS * 3, 2)
-        assert {each.error_code for each in results[1:]} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        assert {result.error_code for result in results[1:]} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
         disk.close()
 
     simulate(main, seed=1)
@@ -563,7 +563,7 @@ def test_partitions_of_transactions_are_described_in_slices_until_the_bound(monk
         describing = asyncio.ensure_future(handler.handle(request, context(0)))
         assert await turns_while(describing) >= 5
         states = describing.result().transaction_states
-        assert [each.error_code for each in states] == [
+        assert [state.error_code for state in states] == [
             ErrorCode.NONE,
             ErrorCode.INVALID_REQUEST,
             ErrorCode.INVALID_REQUEST,

@@ -154,7 +154,7 @@ def test_groups_of_a_request_are_deleted_some_at_a_time() -> None:
         while not deleting.done():
             await asyncio.sleep(0)
             present.append(len(host.coordinator.hosted))
-        assert {each.error_code for each in deleting.result().results} == {ErrorCode.NONE}
+        assert {result.error_code for result in deleting.result().results} == {ErrorCode.NONE}
         assert not host.coordinator.hosted
         assert max(before - after for before, after in pairwise(present)) <= COSTLY_ELEMENTS_PER_SLICE_MAX
         await host.coordinator.stop()
@@ -191,7 +191,7 @@ def test_long_lists_that_are_requested_together_are_begun_one_after_the_other(mo
 async def parked_joins(host: Host) -> list[asyncio.Future[JoinOutcome]]:
     """A join of each group, which waits for the rest of its members."""
     parked = [host.join(group_id) for group_id in GROUPS]
-    return [each for each in parked if isinstance(each, asyncio.Future)]
+    return [reply for reply in parked if isinstance(reply, asyncio.Future)]
 
 
 def test_groups_leave_at_once_and_their_parked_requests_are_completed_some_at_a_time() -> None:
@@ -202,9 +202,9 @@ def test_groups_leave_at_once_and_their_parked_requests_are_completed_some_at_a_
         host.coordinator.partitions.on_resign(0)
         await asyncio.sleep(0)
         assert not host.coordinator.hosted
-        assert sum(each.done() for each in parked) == GROUPS_PER_TURN
+        assert sum(reply.done() for reply in parked) == GROUPS_PER_TURN
         await asyncio.sleep(1)
-        assert {each.result().error for each in parked} == {ErrorCode.NOT_COORDINATOR}
+        assert {reply.result().error for reply in parked} == {ErrorCode.NOT_COORDINATOR}
         await host.coordinator.stop()
 
     simulate(main, seed=1)
@@ -232,7 +232,7 @@ def test_a_stop_completes_the_parked_requests_of_all_groups() -> None:
         parked = await parked_joins(host)
         await host.coordinator.stop()
         await asyncio.sleep(0)
-        assert {each.result().error for each in parked} == {ErrorCode.NOT_COORDINATOR}
+        assert {reply.result().error for reply in parked} == {ErrorCode.NOT_COORDINATOR}
 
     simulate(main, seed=1)
 

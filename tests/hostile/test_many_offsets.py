@@ -75,7 +75,7 @@ async def host_with_offsets(loop: SimLoop) -> Host:
     committing = asyncio.ensure_future(commit_all(host))
     assert await turns_while(committing) >= 2 * SLICES
     (topic,) = committing.result().topics
-    assert [each.error_code for each in topic.partitions] == [ErrorCode.NONE] * PARTITIONS
+    assert [partition.error_code for partition in topic.partitions] == [ErrorCode.NONE] * PARTITIONS
     return host
 
 
@@ -108,7 +108,7 @@ def test_a_commit_that_the_log_refuses_half_way_has_errors_for_the_rest() -> Non
     async def main(loop: SimLoop) -> None:
         host = await Host(loop, Refusing()).start()
         (topic,) = (await commit_all(host)).topics
-        errors = [each.error_code for each in topic.partitions]
+        errors = [partition.error_code for partition in topic.partitions]
         written = 2 * REQUEST_ELEMENTS_PER_SLICE_MAX
         assert committed(host) == written
         assert errors == [ErrorCode.NONE] * written + [ErrorCode.NOT_COORDINATOR] * (PARTITIONS - written)
@@ -201,7 +201,7 @@ def test_a_group_is_deleted_while_offsets_of_a_long_transaction_become_visible()
         response = await DeleteGroupsHandler(host.coordinator).handle(
             DeleteGroupsRequest(groups_names=["g"]), context(2)
         )
-        assert [each.error_code for each in response.results] == [ErrorCode.NONE]
+        assert [result.error_code for result in response.results] == [ErrorCode.NONE]
         await asyncio.sleep(1)
         assert "g" not in host.coordinator.hosted
         restarted = await Host(loop, host.log).start()
@@ -220,7 +220,7 @@ def test_many_offsets_are_deleted_in_slices_and_the_group_with_the_last_one() ->
         deleting = asyncio.ensure_future(handler.handle(request, context(0)))
         assert await turns_while(deleting) >= 4 * SLICES
         (topic,) = deleting.result().topics
-        assert {each.error_code for each in topic.partitions} == {ErrorCode.NONE}
+        assert {partition.error_code for partition in topic.partitions} == {ErrorCode.NONE}
         assert "g" not in host.coordinator.hosted
         assert max(records_per_batch(host)) == REQUEST_ELEMENTS_PER_SLICE_MAX
 
@@ -234,7 +234,7 @@ def test_a_group_with_many_offsets_is_deleted_in_slices(restarts: bool) -> None:
         request = DeleteGroupsRequest(groups_names=["g"])
         deleting = asyncio.ensure_future(DeleteGroupsHandler(host.coordinator).handle(request, context(2)))
         assert await turns_while(deleting) >= SLICES
-        assert [each.error_code for each in deleting.result().results] == [ErrorCode.NONE]
+        assert [result.error_code for result in deleting.result().results] == [ErrorCode.NONE]
         assert max(records_per_batch(host)) == REQUEST_ELEMENTS_PER_SLICE_MAX
         if restarts:
             host = await Host(loop, host.log).start()

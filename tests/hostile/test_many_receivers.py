@@ -48,7 +48,7 @@ async def receive_from_all(*, is_urgent: bool) -> None:
         connections: list[Connection] = []
         clients: list[socket.socket] = []
         for _ in range(CONNECTIONS):
-            ours, theirs = (stack.enter_context(each) for each in socket.socketpair())
+            ours, theirs = (stack.enter_context(sock) for sock in socket.socketpair())
             ours.setblocking(False)
             theirs.sendall(REQUEST)
             clients.append(theirs)
@@ -70,10 +70,10 @@ async def receive_from_all(*, is_urgent: bool) -> None:
         async with asyncio.timeout(60):
             while len(handled) < CONNECTIONS:
                 await asyncio.sleep(0)
-                active = sum(each.was_active for each in connections)
+                active = sum(connection.was_active for connection in connections)
                 assert active - before <= 1 + QUEUES
                 before = active
         assert handled == [len(REQUEST) - 4] * CONNECTIONS
         assert all(theirs.recv(100) == struct.pack(">i", 0) for theirs in clients)
-        for each in connections:
-            each.close()
+        for connection in connections:
+            connection.close()

@@ -93,7 +93,12 @@ def words_of(noun: str, command: LocalCommand, tried: Parameter, text: str) -> l
 
 
 def numeric_parameters() -> list[tuple[str, LocalCommand, Parameter]]:
-    return [(noun, one, parameter) for noun, one in COMMANDS for parameter in one.own_params if number_range(parameter)]
+    return [
+        (noun, command, parameter)
+        for noun, command in COMMANDS
+        for parameter in command.own_params
+        if number_range(parameter)
+    ]
 
 
 @for_rows("noun, command, parameter", numeric_parameters)
@@ -111,10 +116,10 @@ def textual_parameters() -> list[tuple[str, LocalCommand, Parameter]]:
     """Options and arguments with a syntax of their own, such as offsets, times and sizes."""
     common = [("topics", all_commands()["topics"]["list"], parameter) for parameter in cluster_options()]
     return common + [
-        (noun, one, parameter)
-        for noun, one in COMMANDS
-        if (noun, one.name) not in NOT_TRIED
-        for parameter in one.own_params
+        (noun, command, parameter)
+        for noun, command in COMMANDS
+        if (noun, command.name) not in NOT_TRIED
+        for parameter in command.own_params
         if not (is_flag(parameter) or number_range(parameter) or choices_of(parameter)) and parameter.name not in NAMES
     ]
 

@@ -129,7 +129,7 @@ def test_odd_znodes_stop_neither_a_running_nor_a_starting_broker(tmp_path: Path)
             wait_until(
                 lambda: (
                     "before"
-                    in {each.name for each in attacker.call(MetadataRequest(topics=None), MetadataResponse, 5).topics}
+                    in {topic.name for topic in attacker.call(MetadataRequest(topics=None), MetadataResponse, 5).topics}
                 ),
                 "the metadata after the restart",
             )

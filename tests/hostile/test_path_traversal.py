@@ -60,7 +60,7 @@ def victim(controlled: KctlBroker) -> Path:
 
 
 def is_untouched(directory: Path) -> bool:
-    return [each.name for each in directory.iterdir()] == ["precious"]
+    return [path.name for path in directory.iterdir()] == ["precious"]
 
 
 def claims(impostor: Impostor) -> dict[str, int]:
@@ -75,14 +75,14 @@ def claims(impostor: Impostor) -> dict[str, int]:
 def test_leader_and_isr_with_an_impossible_topic_is_refused(impostor: Impostor, topic: str) -> None:
     request = leader_and_isr(topic, 0, **claims(impostor))
     response = impostor.attacker.call(request, LeaderAndIsrResponse, LEADER_AND_ISR_VERSION)
-    assert [each.error_code for each in response.partition_errors] == [INVALID_TOPIC]
+    assert [error.error_code for error in response.partition_errors] == [INVALID_TOPIC]
 
 
 @pytest.mark.parametrize("partition", BAD_PARTITIONS)
 def test_leader_and_isr_with_an_impossible_partition_is_refused(impostor: Impostor, partition: int) -> None:
     request = leader_and_isr("orders", partition, **claims(impostor))
     response = impostor.attacker.call(request, LeaderAndIsrResponse, LEADER_AND_ISR_VERSION)
-    assert [each.error_code for each in response.partition_errors] == [INVALID_TOPIC]
+    assert [error.error_code for error in response.partition_errors] == [INVALID_TOPIC]
 
 
 def test_leader_and_isr_with_a_path_in_the_topic_name_touches_no_file_outside(impostor: Impostor, victim: Path) -> None:
@@ -90,7 +90,7 @@ def test_leader_and_isr_with_a_path_in_the_topic_name_touches_no_file_outside(im
     impostor.attacker.call(request, LeaderAndIsrResponse, LEADER_AND_ISR_VERSION)
     stops = stop_replica("../../victim", 0, **claims(impostor))
     response = impostor.attacker.call(stops, StopReplicaResponse, STOP_REPLICA_VERSION)
-    assert [each.error_code for each in response.partition_errors] == [INVALID_TOPIC]
+    assert [error.error_code for error in response.partition_errors] == [INVALID_TOPIC]
     assert is_untouched(victim)
     assert not list(impostor.broker.data_dir.parent.glob("*-delete"))
     assert "Traceback" not in impostor.broker.log_text
@@ -105,7 +105,7 @@ def test_update_metadata_with_an_impossible_topic_changes_nothing(impostor: Impo
     response = impostor.attacker.call(request, UpdateMetadataResponse, UPDATE_METADATA_VERSION)
     assert response.error_code == ErrorCode.NONE
     known = impostor.attacker.call(MetadataRequest(topics=None), MetadataResponse, 1)
-    assert topic not in {each.name for each in known.topics}
+    assert topic not in {topic.name for topic in known.topics}
 
 
 @for_rows("name", BAD_NAMES)
@@ -199,4 +199,4 @@ def test_the_file_port_refuses_every_operation_outside_of_the_log_directories(
     for attempt in attempts:
         with pytest.raises(PathOutsideLogDirectories):
             attempt()
-    assert [each.name for each in files.list(f"{base}/logs")] == ["inside"]
+    assert [entry.name for entry in files.list(f"{base}/logs")] == ["inside"]

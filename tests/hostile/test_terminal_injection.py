@@ -46,9 +46,9 @@ def unsafe_in(text: str, allowed: str = "\n") -> list[str]:
     for sequence in OWN:
         text = text.replace(sequence, "")
     return [
-        hex(ord(one))
-        for one in text
-        if one not in allowed and unicodedata.category(one) in {"Cc", "Cf", "Cs", "Zl", "Zp"}
+        hex(ord(character))
+        for character in text
+        if character not in allowed and unicodedata.category(character) in {"Cc", "Cf", "Cs", "Zl", "Zp"}
     ]
 
 

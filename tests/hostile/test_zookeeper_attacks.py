@@ -197,7 +197,7 @@ def test_one_multi_read_cannot_return_gigabytes() -> None:
     operations = tuple(requests.GetData("/large", watch=False) for _ in range(1_000))
     response = player.call(requests.MultiRead(operations))
     assert isinstance(response, responses.Results)
-    read = [each for each in response.results if isinstance(each, responses.Data)]
+    read = [result for result in response.results if isinstance(result, responses.Data)]
     assert len(read) == ZOOKEEPER_MULTI_READ_BYTES_MAX >> 20
     assert len(response.results) == 1_000
 
@@ -311,8 +311,8 @@ def test_events_for_many_clients_are_sent_in_steps() -> None:
     """Each of a thousand clients may watch the tree: one znode more or less is a thousand events."""
     keeper = new_keeper()
     owner, watching = Player(keeper), [Player(keeper) for _ in range(ZOOKEEPER_PATHS_PER_STEP // 5)]
-    for each in watching:
-        each.call(requests.AddWatch("/", is_recursive=True))
+    for client in watching:
+        client.call(requests.AddWatch("/", is_recursive=True))
     znodes = 10 * STEPS
     mode = CreateMode.EPHEMERAL
     creates = [requests.Create(f"/{number}", b"", OPEN_ACL_UNSAFE, mode) for number in range(znodes)]
@@ -320,7 +320,7 @@ def test_events_for_many_clients_are_sent_in_steps() -> None:
     assert steps_of(work) >= znodes * len(watching) // ZOOKEEPER_PATHS_PER_STEP - 1
     assert steps_of(keeper.close_session(owner.session_id)) >= znodes * len(watching) // ZOOKEEPER_PATHS_PER_STEP
     events = [(event, f"/{number}") for event in ("CREATED", "DELETED") for number in range(znodes)]
-    assert all(each.take_received() == events for each in watching)
+    assert all(client.take_received() == events for client in watching)
 
 
 def test_many_names_are_listed_in_steps() -> None:

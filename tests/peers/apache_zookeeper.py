@@ -107,7 +107,7 @@ class ZooKeeperEnsemble:
         """Not started yet."""
         peers = {f"server.{number}": f"127.0.0.1:{probe.free_port()}:{probe.free_port()}" for number in (1, 2, 3)}
         timing = {"tickTime": "500", "initLimit": "60", "syncLimit": "20", "maxSessionTimeout": "60000"}
-        self.servers = [ZooKeeperServer(folder / each, settings={**peers, **timing}) for each in peers]
+        self.servers = [ZooKeeperServer(folder / peer, settings={**peers, **timing}) for peer in peers]
         for number in range(len(peers)):
             data = folder / f"server.{number + 1}" / "data"
             data.mkdir()

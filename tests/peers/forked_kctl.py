@@ -162,8 +162,8 @@ class ForkedProcesses:
     def __init__(self) -> None:
         self.ended, self._wakeup = socket.socketpair()
         """The first is readable when one has ended."""
-        for one in (self.ended, self._wakeup):
-            one.setblocking(False)
+        for event in (self.ended, self._wakeup):
+            event.setblocking(False)
         signal.set_wakeup_fd(self._wakeup.fileno())
         signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
         self._reports: dict[int, int] = {}

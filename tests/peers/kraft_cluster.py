@@ -40,7 +40,9 @@ def kraft_cluster(version: str, folder: Path, properties: Mapping[str, str] | No
             more = {
                 "node.id": str(node),
                 "listeners": f"PLAINTEXT://{addresses[node]},CONTROLLER://{controllers[node]}",
-                "controller.quorum.voters": ",".join(f"{one}@{address}" for one, address in controllers.items()),
+                "controller.quorum.voters": ",".join(
+                    f"{controller}@{address}" for controller, address in controllers.items()
+                ),
                 **(properties or {}),
             }
             processes[node] = stack.enter_context(apache_kafka.formatted_node(version, data_dir, more))

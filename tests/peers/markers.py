@@ -23,7 +23,9 @@ def wait_for_markers(bootstrap: str, topic: str) -> None:
     ]
 
     def are_written() -> bool:
-        last_stable, high = ([end.get_watermark_offsets(one, TIMEOUT_S)[1] for one in partitions] for end in ends)
+        last_stable, high = (
+            [end.get_watermark_offsets(partition, TIMEOUT_S)[1] for partition in partitions] for end in ends
+        )
         return last_stable == high
 
     try:

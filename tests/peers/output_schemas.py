@@ -38,7 +38,7 @@ def problem_of(words: Sequence[str], out: str) -> str | None:
         if "--watch" in words:
             document.pop("watched_at", None)
         for error in validator.iter_errors(document):
-            detail = "; ".join(one.message for one in error.context or ()) or error.message
+            detail = "; ".join(cause.message for cause in error.context or ()) or error.message
             return f"kctl {name} at {error.json_path}: {detail[:500]}"
     return None
 
@@ -74,7 +74,7 @@ def _validator(name: str, *, is_line: bool) -> Any:
         """All members are required, and no others allowed: only rows with the members of an object can describe it."""
         if isinstance(instance, dict):
             choices = [
-                one for one in choices if members.get(one.get("$ref"), instance.keys()) == instance.keys()
+                choice for choice in choices if members.get(choice.get("$ref"), instance.keys()) == instance.keys()
             ] or choices
         yield from Draft202012Validator.VALIDATORS["anyOf"](validator, choices, instance, schema)
 

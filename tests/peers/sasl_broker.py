@@ -65,7 +65,7 @@ def sasl_broker(
     if zookeeper:
         written["zookeeper.connect"] = zookeeper
     plaintext = next(
-        each.partition("://")[2] for each in written["listeners"].split(",") if each.startswith("PLAINTEXT:")
+        word.partition("://")[2] for word in written["listeners"].split(",") if word.startswith("PLAINTEXT:")
     )
     settings = folder / "server.properties"
     settings.write_text("".join(f"{name}={value}\n" for name, value in written.items()))

@@ -354,7 +354,7 @@ class GroupModel:
         """KIP-389: a preparing group accepts at most so many parked joins, a stable one so many members."""
         member = group.members.get(member_id)
         if group.state == "PreparingRebalance":
-            waiting = sum(each.join is not None for each in group.members.values())
+            waiting = sum(member.join is not None for member in group.members.values())
             return (member is not None and member.join is not None) or waiting < self.size_max
         return group.state == "Empty" or member is not None or len(group.members) < self.size_max
 
@@ -368,12 +368,12 @@ class GroupModel:
         if group.state == "Empty":
             return bool(kind and protocols)
         common = [{name for name, _ in member.protocols} for member in group.members.values()]
-        return group.kind == kind and any(all(name in each for each in common) for name, _ in protocols)
+        return group.kind == kind and any(all(name in names for names in common) for name, _ in protocols)
 
     def _holder(self, group: Group, instance: str | None) -> str | None:
         if instance is None:
             return None
-        return next((each for each, member in group.members.items() if member.instance == instance), None)
+        return next((member_id for member_id, member in group.members.items() if member.instance == instance), None)
 
     def _identity(self, group: Group, member_id: str, instance: str | None, *, known_instance: bool = False) -> int:
         holder = self._holder(group, instance)
@@ -414,7 +414,9 @@ class GroupModel:
         member = group.members[old_id]
         self._end_join(member, FENCED_INSTANCE_ID)
         self._end_sync(member, FENCED_INSTANCE_ID)
-        group.members = {new_id if each == old_id else each: other for each, other in group.members.items()}
+        group.members = {
+            new_id if member_id == old_id else member_id: other for member_id, other in group.members.items()
+        }
         group.leader = new_id if group.leader == old_id else group.leader
         member.protocols, member.join = protocols, call
         if group.state == "Stable" and self._vote(group) == group.protocol:
@@ -468,7 +470,7 @@ class GroupModel:
             group.subscribed = set() if group.kind == "consumer" else None
             return
         if group.leader is None or group.members[group.leader].join is None:
-            group.leader = next(each for each, member in group.members.items() if member.join is not None)
+            group.leader = next(member_id for member_id, member in group.members.items() if member.join is not None)
         group.state, group.protocol = "CompletingRebalance", self._vote(group)
         if group.kind == "consumer":
             group.subscribed = {dict(member.protocols)[group.protocol] for member in group.members.values()}
@@ -481,7 +483,7 @@ class GroupModel:
     def _vote(self, group: Group) -> str:
         supported = [{name for name, _ in member.protocols} for member in group.members.values()]
         votes = Counter(
-            next(name for name, _ in member.protocols if all(name in each for each in supported))
+            next(name for name, _ in member.protocols if all(name in names for names in supported))
             for member in group.members.values()
         )
         return votes.most_common(1)[0][0]

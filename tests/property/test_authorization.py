@@ -93,7 +93,7 @@ def test_any_resource_is_allowed_if_one_of_all_names_is(
     A prefix is allowed although each longer name could be denied by itself, so the names include one that no rule has.
     """
     names = [*NAMES, "az", "abz", "abcz", "bz", "baz", "z", "*z"]
-    direct = [each for each in acls if each.entry.operation in {operation, Operation.ALL}]
+    direct = [acl for acl in acls if acl.entry.operation in {operation, Operation.ALL}]
     is_possible = any(model(direct, client, operation, ResourceType.TOPIC, name) for name in names)
     assert (
         decide_on_any(AclIndex(acls), AccessPolicy(), client, operation, ResourceType.TOPIC).is_allowed is is_possible

@@ -31,7 +31,9 @@ AT_ONCE, LATER, PERFORMED, UNANSWERED, LONG = range(5)
 """What the handler does with a request: the first byte of its frame."""
 LONG_RESPONSE_BYTES = 3 << 20
 """More than the buffers of a socket take."""
-SIZES = st.one_of(st.integers(1, 100), st.sampled_from([LONE_FRAME_BYTES_MAX + each for each in (-5, -4, -3, 0, 1)]))
+SIZES = st.one_of(
+    st.integers(1, 100), st.sampled_from([LONE_FRAME_BYTES_MAX + difference for difference in (-5, -4, -3, 0, 1)])
+)
 
 
 class Broker:
@@ -45,7 +47,7 @@ class Broker:
         turns = Turns(loop)
         self.clients: list[socket.socket] = []
         for _ in range(count):
-            ours, theirs = (stack.enter_context(each) for each in socket.socketpair())
+            ours, theirs = (stack.enter_context(sock) for sock in socket.socketpair())
             ours.setblocking(False)
             theirs.setblocking(False)
             self.clients.append(theirs)

@@ -35,7 +35,7 @@ def test_an_offset_is_translated_to_the_first_copied_record_at_or_after_it(
     target += len(waiting)
     translation.reached(end, target)
     expected = {
-        offset: next((stored[one] for one in records if one >= offset), target)
+        offset: next((stored[record] for record in records if record >= offset), target)
         for offset in watched
         if begin <= offset <= end
     }

@@ -180,7 +180,11 @@ def test_applying_all_differences_leaves_none(desired: DesiredState, present: Pr
 
 @given(DESIRED, PRESENT)
 def test_without_removals_nothing_disappears(desired: DesiredState, present: PresentState) -> None:
-    changes = [one for one in differences(desired, present) if one.problem is None and not one.is_removal]
+    changes = [
+        difference
+        for difference in differences(desired, present)
+        if difference.problem is None and not difference.is_removal
+    ]
     now = after(present, desired, changes)
     assert present.topics.keys() <= now.topics.keys()
     assert set(present.acls) <= set(now.acls)
@@ -228,11 +232,11 @@ def test_exported_state_has_no_difference(present: PresentState) -> None:
     desired = DesiredState(
         topics={
             name: DesiredTopic(
-                one.partitions,
-                min(one.replication_factors) if len(one.replication_factors) == 1 else None,
-                {key: value for key, value in one.configs.items() if value is not None},
+                topic.partitions,
+                min(topic.replication_factors) if len(topic.replication_factors) == 1 else None,
+                {key: value for key, value in topic.configs.items() if value is not None},
             )
-            for name, one in present.topics.items()
+            for name, topic in present.topics.items()
         },
         acls=present.acls,
         quotas=present.quotas,

@@ -26,7 +26,7 @@ def disks(draw: st.DrawFn, *, with_space: bool = False) -> list[LogDir]:
         for index in range(draw(st.integers(1, 5))):
             sizes = draw(st.lists(st.integers(0, 20) | st.integers(10**6, 10**9), max_size=8))
             replicas = tuple(
-                LogDirReplica(TopicPartition("orders", number + each), size, 0) for each, size in enumerate(sizes)
+                LogDirReplica(TopicPartition("orders", number + index), size, 0) for index, size in enumerate(sizes)
             )
             number += len(sizes)
             is_online = with_space or draw(st.integers(0, 9)) > 0
@@ -37,27 +37,29 @@ def disks(draw: st.DrawFn, *, with_space: bool = False) -> list[LogDir]:
 
 
 def everything(log_dirs: list[LogDir]) -> set[Replica]:
-    return {(one.broker_id, replica.tp) for one in log_dirs for replica in one.replicas}
+    return {(log_dir.broker_id, replica.tp) for log_dir in log_dirs for replica in log_dir.replicas}
 
 
 def after(log_dirs: list[LogDir], targets: LogDirTargets) -> list[LogDir]:
     """The directories when all replicas have moved."""
-    everywhere = {(one.broker_id, replica.tp): replica for one in log_dirs for replica in one.replicas}
+    everywhere = {(log_dir.broker_id, replica.tp): replica for log_dir in log_dirs for replica in log_dir.replicas}
     return [
         replace(
-            one,
-            replicas=tuple(replica for replica in one.replicas if (one.broker_id, replica.tp) not in targets)
-            + tuple(everywhere[key] for key, path in targets.items() if (key[0], path) == (one.broker_id, one.path)),
+            log_dir,
+            replicas=tuple(replica for replica in log_dir.replicas if (log_dir.broker_id, replica.tp) not in targets)
+            + tuple(
+                everywhere[key] for key, path in targets.items() if (key[0], path) == (log_dir.broker_id, log_dir.path)
+            ),
         )
-        for one in log_dirs
+        for log_dir in log_dirs
     ]
 
 
 def loads(log_dirs: list[LogDir], broker_id: int) -> list[int]:
     return [
-        sum(replica.size_bytes for replica in one.replicas)
-        for one in log_dirs
-        if one.broker_id == broker_id and one.error is ErrorCode.NONE
+        sum(replica.size_bytes for replica in log_dir.replicas)
+        for log_dir in log_dirs
+        if log_dir.broker_id == broker_id and log_dir.error is ErrorCode.NONE
     ]
 
 
@@ -65,8 +67,8 @@ def loads(log_dirs: list[LogDir], broker_id: int) -> list[int]:
 @given(log_dirs=disks())
 def test_plan_is_valid_and_needs_no_more_space_than_is_free(log_dirs: list[LogDir]) -> None:
     targets = plan_disks(log_dirs, movable=everything(log_dirs))
-    online = {(one.broker_id, one.path) for one in log_dirs if one.error is ErrorCode.NONE}
-    places = {(one.broker_id, replica.tp): one.path for one in log_dirs for replica in one.replicas}
+    online = {(log_dir.broker_id, log_dir.path) for log_dir in log_dirs if log_dir.error is ErrorCode.NONE}
+    places = {(log_dir.broker_id, replica.tp): log_dir.path for log_dir in log_dirs for replica in log_dir.replicas}
     for key, path in targets.items():
         assert (key[0], path) in online
         assert places[key] != path
@@ -95,7 +97,7 @@ def test_small_replicas_are_balanced_within_the_tolerance(others: int) -> None:
     full = LogDir(7, "/full", ErrorCode.NONE, small)
     empty = [LogDir(7, f"/empty{number}", ErrorCode.NONE) for number in range(others)]
     moved = after([full, *empty], plan_disks([full, *empty], movable=everything([full])))
-    mean = sum(one.size_bytes for one in small) / len(moved)
+    mean = sum(directory.size_bytes for directory in small) / len(moved)
     assert all(abs(load - mean) <= max(mean * TOLERANCE, 10_000_000) for load in loads(moved, 7))
 
 
@@ -109,7 +111,7 @@ def plan_or_reason(log_dirs: list[LogDir], drained: tuple[int, str]) -> tuple[Lo
 @examples(200)
 @given(log_dirs=disks())
 def test_drained_directory_becomes_empty_or_the_reason_is_said(log_dirs: list[LogDir]) -> None:
-    drained = next((one for one in log_dirs if one.error is ErrorCode.NONE and one.replicas), None)
+    drained = next((log_dir for log_dir in log_dirs if log_dir.error is ErrorCode.NONE and log_dir.replicas), None)
     if drained is None:
         return
     key = (drained.broker_id, drained.path)
@@ -118,7 +120,7 @@ def test_drained_directory_becomes_empty_or_the_reason_is_said(log_dirs: list[Lo
         assert f"cannot leave {drained.path} of broker {drained.broker_id}: no other log directory" in reason
         return
     moved = after(log_dirs, targets)
-    place = next(one for one in moved if (one.broker_id, one.path) == key)
+    place = next(directory for directory in moved if (directory.broker_id, directory.path) == key)
     assert place.replicas == ()
     for change in disk_changes(log_dirs, targets):
         assert change.free_bytes is None or change.bytes_received <= change.free_bytes

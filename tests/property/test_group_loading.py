@@ -53,7 +53,7 @@ def test_every_record_is_loaded_independently() -> None:
             for position, record in enumerate(records):
                 reference.read(offset + position, record.key, record.value)
             offset += len(records)
-        assert [(each.offset, *each.keys) for each in replay.skipped] == reference.skipped
+        assert [(skip.offset, *skip.keys) for skip in replay.skipped] == reference.skipped
         groups = {group.group_id: group for group in filter(None, playback.groups(GroupConfig()))}
         found = {
             (group_id, tp): (value.offset, value.leader_epoch, value.metadata, value.commit_timestamp_ms)

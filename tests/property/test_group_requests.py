@@ -126,7 +126,7 @@ class Comparison:
         leavers = [MemberIdentity(member_id=member_id, group_instance_id=instance)] * self._chance.randint(1, 2)
         completed = await self._broker.call(LeaveGroupRequest(group_id=GROUP, members=leavers), version)
         assert completed.error_code == ErrorCode.NONE
-        assert [each.error_code for each in completed.members] == [
+        assert [member.error_code for member in completed.members] == [
             self._model.leave(member_id, instance) for _ in leavers
         ]
 
@@ -209,16 +209,16 @@ class Comparison:
         assert completed.error_code == error
         if not error:
             reported = {
-                (topic.name, each.partition_index): each.error_code
+                (topic.name, partition.partition_index): partition.error_code
                 for topic in completed.topics
-                for each in topic.partitions
+                for partition in topic.partitions
             }
             assert reported == {at: errors.get(at, group_model.UNKNOWN_TOPIC_OR_PARTITION) for at in requested}
 
     async def delete(self) -> None:
         # Named twice it is deleted once.
         completed = await self._broker.call(DeleteGroupsRequest(groups_names=[GROUP, GROUP]), 1)
-        assert [each.error_code for each in completed.results] == [self._model.delete()]
+        assert [result.error_code for result in completed.results] == [self._model.delete()]
 
     async def wait(self) -> None:
         milliseconds = self._chance.choice((100, 100, 1_000, 6_000, 10_000))
@@ -238,16 +238,22 @@ class Comparison:
         described = (await self._broker.call(DescribeGroupsRequest(groups=[GROUP]), 4)).groups[0]
         assert described.group_state == ("Dead" if group is None else group.state)
         members = {} if group is None else group.members
-        assert [each.member_id for each in described.members] == list(members)
-        assert [each.group_instance_id for each in described.members] == [each.instance for each in members.values()]
+        assert [member.member_id for member in described.members] == list(members)
+        assert [member.group_instance_id for member in described.members] == [
+            member.instance for member in members.values()
+        ]
         if group is not None and group.state == "Stable":
             assert described.protocol_data == group.protocol
-            assert [each.member_assignment for each in described.members] == [m.assignment for m in members.values()]
+            assert [member.member_assignment for member in described.members] == [
+                m.assignment for m in members.values()
+            ]
         for stable in (False, True):
             topics = [OffsetFetchRequestTopic(name="t", partition_indexes=[0, 1])]
             request = OffsetFetchRequest(group_id=GROUP, topics=topics, require_stable=stable)
             fetched = await self._broker.call(request, 7)
-            reported = [(each.error_code, each.committed_offset) for each in fetched.topics[0].partitions]
+            reported = [
+                (partition.error_code, partition.committed_offset) for partition in fetched.topics[0].partitions
+            ]
             assert reported == [self._model.fetch(at, stable=stable) for at in KNOWN]
 
     async def _join(self, member_id: str, version: int, instance: str | None, kind: str, protocols: Protocols) -> None:
@@ -262,7 +268,7 @@ class Comparison:
         if task.done():
             return str(task.result().member_id)
         described = (await self._broker.call(DescribeGroupsRequest(groups=[GROUP]), 4)).groups[0]
-        fresh = [each.member_id for each in described.members if each.member_id not in self._members()]
+        fresh = [member.member_id for member in described.members if member.member_id not in self._members()]
         assert len(fresh) == 1
         return str(fresh[0])
 
@@ -275,7 +281,7 @@ class Comparison:
             kind = name = None
         elif kind is None and self._chance.random() < 0.7:
             kind, name = "consumer", self._protocol
-        plan = {each: f"{generation} {each}".encode() for each in self._members() if self._chance.random() < 0.9}
+        plan = {owner: f"{generation} {owner}".encode() for owner in self._members() if self._chance.random() < 0.9}
         request = SyncGroupRequest(
             group_id=GROUP,
             generation_id=generation,
@@ -329,9 +335,9 @@ class Comparison:
 
     def _compare(self, completed: Any, expected: list[tuple[At, tuple[int, str]]], errors: dict[At, int]) -> None:
         reported = [
-            (topic.name, each.partition_index, each.error_code)
+            (topic.name, partition.partition_index, partition.error_code)
             for topic in completed.topics
-            for each in topic.partitions
+            for partition in topic.partitions
         ]
         unknown = group_model.UNKNOWN_TOPIC_OR_PARTITION
         assert reported == [(*at, errors.get(at, unknown)) for at, _ in expected]
@@ -374,8 +380,8 @@ class Comparison:
 
     def _any_member(self, instance: str | None) -> str:
         """A member, mostly the owner of the instance id if there is one, or a former member, or an unknown id."""
-        holders = [each for each, member in self._members().items() if member.instance == instance]
-        known = [each for each in holders if each in self._known_ids]
+        holders = [member_id for member_id, member in self._members().items() if member.instance == instance]
+        known = [holder for holder in holders if holder in self._known_ids]
         return self._chance.choice([*known, *known, *known, *self._known_ids[-3:], ""])
 
     def _committer(self) -> tuple[str, int, str | None]:

@@ -86,9 +86,9 @@ class GroupUnderTest:
         self.world.join(instance=instance, session_ms=1_000, rebalance_ms=500, supports=chance.choice(PROTOCOLS[:4]))
 
     def all_join(self, chance: Random) -> None:
-        for member_id, each in list(self.world.group.members.items()):
+        for member_id, member in list(self.world.group.members.items()):
             if member_id in self.known_ids and chance.random() < 0.9:
-                instance = each.group_instance_id
+                instance = member.group_instance_id
                 self.world.join(member_id, name="m", instance=instance, session_ms=1_000, rebalance_ms=500)
 
     def sync(self, chance: Random) -> None:
@@ -170,7 +170,7 @@ class GroupUnderTest:
                     if owner:
                         assert self.assignments.setdefault((group.generation, owner), outcome.assignment)
             if isinstance(outcome, JoinOutcome) and outcome.members:
-                names = sorted(each.member_id for each in outcome.members)
+                names = sorted(member.member_id for member in outcome.members)
                 reported = (outcome.leader, ",".join(names))
                 assert outcome.leader == outcome.member_id
                 assert self.settled.setdefault(outcome.generation, reported) == reported
@@ -186,15 +186,15 @@ class GroupUnderTest:
 
     def books_are_kept(self) -> None:
         group = self.world.group
-        assert group.joining_count == sum(each.is_joining for each in group.members.values())
+        assert group.joining_count == sum(member.is_joining for member in group.members.values())
         if group.state is not GroupState.PREPARING_REBALANCE:
             # Static members keep their place although they did not join again.
-            assert sum(not each.is_static for each in group.members.values()) <= MEMBER_COUNT_MAX
-        assert set(group.static_members.values()) == {m for m, each in group.members.items() if each.is_static}
+            assert sum(not member.is_static for member in group.members.values()) <= MEMBER_COUNT_MAX
+        assert set(group.static_members.values()) == {m for m, member in group.members.items() if member.is_static}
         assert group.pending_sync <= set(group.members)
         assert not group.pending_members & set(group.members)
         if group.state in {GroupState.COMPLETING_REBALANCE, GroupState.STABLE}:
-            assert all(each.metadata(group.protocol_name or "") is not None for each in group.members.values())
+            assert all(member.metadata(group.protocol_name or "") is not None for member in group.members.values())
         if group.state is GroupState.EMPTY:
             assert not group.members
 
@@ -203,17 +203,19 @@ class GroupUnderTest:
         twice.)
         """
         group = self.world.group
-        parked = {each.join_token for each in group.members.values()} | {m.sync_token for m in group.members.values()}
+        parked = {member.join_token for member in group.members.values()} | {
+            m.sync_token for m in group.members.values()
+        }
         parked |= {append.token for append in group.appends.values() if isinstance(append, CommitAppend)}
         assert {token for token in self.world.requested if token not in self.world.responses} == parked - {None}
 
     def calls_are_parked_in_their_phase_only(self) -> None:
         group = self.world.group
         replacing = {append.token for append in group.appends.values() if isinstance(append, ReplacementAppend)}
-        for each in group.members.values():
-            assert each.sync_token is None or group.state is GroupState.COMPLETING_REBALANCE
-            assert each.join_token is None or (
-                group.state is GroupState.PREPARING_REBALANCE or each.join_token in replacing
+        for member in group.members.values():
+            assert member.sync_token is None or group.state is GroupState.COMPLETING_REBALANCE
+            assert member.join_token is None or (
+                group.state is GroupState.PREPARING_REBALANCE or member.join_token in replacing
             )
 
     def every_parked_call_has_a_timer(self) -> None:
@@ -226,8 +228,8 @@ class GroupUnderTest:
             assert JOIN_TIMER in timers
         if group.state is GroupState.COMPLETING_REBALANCE:
             assert SYNC_TIMER in timers or not group.pending_sync
-        for member_id, each in group.members.items():
-            assert session_timer(member_id) in timers or each.is_parked
+        for member_id, member in group.members.items():
+            assert session_timer(member_id) in timers or member.is_parked
         sessions = {key.member_id for key in timers if key.kind is TimerKind.SESSION}
         assert group.pending_members <= sessions <= group.pending_members | set(group.members)
 
@@ -261,7 +263,7 @@ class GroupUnderTest:
 
     def _sync(self, member_id: str, *, error: int = 0) -> None:
         group = self.world.group
-        assignments = {each: f"{group.generation} {each}".encode() for each in group.members}
+        assignments = {member: f"{group.generation} {member}".encode() for member in group.members}
         self.world.sync(member_id, generation=group.generation + error, assignments=assignments)
 
     def _any_member(self, chance: Random) -> str:

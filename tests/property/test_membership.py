@@ -92,7 +92,7 @@ class Play:
     def __init__(self, chance: Random) -> None:
         self.chance = chance
         self.world = GroupWorld(group_initial_rebalance_delay_ms=chance.choice((0, 100)))
-        self.lists = chance.choice([(one,) for one in LISTS] + [LISTS[2:]])
+        self.lists = chance.choice([(list_,) for list_ in LISTS] + [LISTS[2:]])
         self.readers: list[Reader] = []
         self.owners: dict[tuple[int, TopicPartition], str] = {}
         self.read_to = dict.fromkeys(PARTITIONS, 0)
@@ -215,7 +215,7 @@ class Play:
                     needs_id=request.group_instance_id is None,
                     session_ms=request.session_timeout_ms,
                     rebalance_ms=5_000,
-                    supports=tuple((one.name, one.metadata) for one in request.protocols),
+                    supports=tuple((protocol.name, protocol.metadata) for protocol in request.protocols),
                 )
                 reader.requested = joining, Phase.JOINING
             case SendSync(request):
@@ -225,7 +225,7 @@ class Play:
                     instance=request.group_instance_id,
                     protocol_type=request.protocol_type,
                     protocol_name=request.protocol_name,
-                    assignments={one.member_id: one.assignment for one in request.assignments},
+                    assignments={assignment.member_id: assignment.assignment for assignment in request.assignments},
                 )
                 reader.requested = syncing, Phase.SYNCING
             case SendHeartbeat(request):
@@ -264,9 +264,11 @@ class Play:
                         member_id=outcome.member_id,
                         members=[
                             JoinGroupResponseMember(
-                                member_id=one.member_id, group_instance_id=one.group_instance_id, metadata=one.metadata
+                                member_id=member.member_id,
+                                group_instance_id=member.group_instance_id,
+                                metadata=member.metadata,
                             )
-                            for one in outcome.members
+                            for member in outcome.members
                         ],
                     )
                 )

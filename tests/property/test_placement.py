@@ -48,7 +48,9 @@ def clusters(draw: st.DrawFn, kind: str) -> Case:
     count = draw(st.integers(5, 8))
     brokers = list(range(count))
     racks: dict[int, str | None]
-    racks = dict.fromkeys(brokers) if draw(st.booleans()) else {each: draw(st.sampled_from("abcd")) for each in brokers}
+    racks = (
+        dict.fromkeys(brokers) if draw(st.booleans()) else {broker: draw(st.sampled_from("abcd")) for broker in brokers}
+    )
     holders = brokers[:-1] if kind == "add" else brokers
     replicas, sizes = {}, {}
     for number in range(draw(st.integers(1, 12))):
@@ -221,7 +223,9 @@ def test_removed_replicas_are_not_the_leader_and_not_the_only_live_ones(case: Ca
         assert case.state.leaders[tp] not in removed
         if removed - (case.state.racks.keys() | {case.state.leaders[tp]}):
             continue
-        kept_dead = [one for one in target if one not in case.state.racks and one != case.state.leaders[tp]]
+        kept_dead = [
+            replica for replica in target if replica not in case.state.racks and replica != case.state.leaders[tp]
+        ]
         assert not (removed and kept_dead), "a live replica was removed although a dead one stayed"
 
 

@@ -67,17 +67,17 @@ class SnapshotMachine(RuleBasedStateMachine):
     def plan(self, closed_segments_only: bool) -> None:
         self.plans.append(Plan(self.log, self.log.plan_flush(closed_segments_only=closed_segments_only)))
 
-    @precondition(lambda self: any(not each.has_run for each in self.plans))
+    @precondition(lambda self: any(not plan.has_run for plan in self.plans))
     @rule(data=st.data())
     def run(self, data: st.DataObject) -> None:
-        plan = data.draw(st.sampled_from([each for each in self.plans if not each.has_run]))
+        plan = data.draw(st.sampled_from([plan for plan in self.plans if not plan.has_run]))
         plan.plan.run()
         plan.has_run = True
 
-    @precondition(lambda self: any(each.has_run for each in self.plans))
+    @precondition(lambda self: any(plan.has_run for plan in self.plans))
     @rule(data=st.data())
     def end(self, data: st.DataObject) -> None:
-        plan = data.draw(st.sampled_from([each for each in self.plans if each.has_run]))
+        plan = data.draw(st.sampled_from([plan for plan in self.plans if plan.has_run]))
         self.plans.remove(plan)
         plan.log.flushed(plan.plan)
 

@@ -76,7 +76,7 @@ def readable_field(draw: st.DrawFn, field: str) -> str:
         return draw(sized_text(field) | delimited_text(field))
     if field == "H":
         names = draw(st.sampled_from(["kv", "vk", "k"]))
-        each = "".join(draw(sized_text(one) | st.builds("%{}{{escape}};".format, st.just(one))) for one in names)
+        each = "".join(draw(sized_text(name) | st.builds("%{}{{escape}};".format, st.just(name))) for name in names)
         return f"%H{draw(number_end())}%h{{{each}}}"
     if field == "d":
         return f"%d{draw(number_end() | SAFE.map('{{rfc3339}}{}'.format))}"
@@ -96,7 +96,7 @@ def sized_text(field: str) -> st.SearchStrategy[str]:
     size = st.just(f"%{field.upper()}")
     text = st.sampled_from([f"%{field}", f"%{field}{{hex}}", f"%{field}{{base64}}"])
     return st.builds(
-        "{}{}{}{}".format, size, number_end(), text, DELIMITERS.filter(lambda one: one != "}") | st.just("")
+        "{}{}{}{}".format, size, number_end(), text, DELIMITERS.filter(lambda character: character != "}") | st.just("")
     )
 
 
@@ -174,8 +174,10 @@ def test_formats_with_sizes_or_escapes_lose_nothing(text: str, records: list[Rec
     writer = FormatWriter(pieces)
     written = b"".join(writer.write(TP, record) for record in records)
     assert read(pieces, written, cuts, None) == [
-        ReadRecord(one.key, one.value, one.headers, TP.partition, None if one.timestamp < 0 else one.timestamp)
-        for one in records
+        ReadRecord(
+            record.key, record.value, record.headers, TP.partition, None if record.timestamp < 0 else record.timestamp
+        )
+        for record in records
     ]
 
 

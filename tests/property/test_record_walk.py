@@ -289,13 +289,13 @@ def test_records_of_several_regions_are_located_in_one_buffer(lists: list[list[R
     buffer = b""
     regions = []
     expected: list[int] = []
-    for each in lists:
+    for list_ in lists:
         buffer += bytes(gap)
-        region = bytes(encode_records(enumerate(each), 0))
-        alone = list(locate_records(region, [(0, len(region), len(each))]))
+        region = bytes(encode_records(enumerate(list_), 0))
+        alone = list(locate_records(region, [(0, len(region), len(list_))]))
         for at, number in enumerate(alone):
             expected.append(number + len(buffer) if at % FIELDS in POSITION_FIELDS else number)
-        regions.append((len(buffer), len(buffer) + len(region), len(each)))
+        regions.append((len(buffer), len(buffer) + len(region), len(list_)))
         buffer += region
     assert list(locate_records(buffer, regions)) == expected
 

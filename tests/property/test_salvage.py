@@ -125,8 +125,8 @@ def test_damage_loses_only_the_batches_it_touches_and_is_reported_once() -> None
         if segment.has_wrong_offsets and len(segment.touched) > 1:
             return  # An offset that is wrong can be just right where a batch before it is lost.
         found, lost = read(segment, chunk_bytes)
-        assert found == [each.start for each in segment.whole]
-        output = [offset for each in lost for offset in range(each.offset, each.last_offset + 1)]
+        assert found == [whole.start for whole in segment.whole]
+        output = [offset for damage in lost for offset in range(damage.offset, damage.last_offset + 1)]
         assert output == [offset for index in sorted(segment.touched) for offset in segment.offsets[index]]
 
     check()
@@ -143,10 +143,10 @@ def test_damage_in_a_compacted_segment_loses_only_the_batches_it_touches() -> No
         if segment.has_wrong_offsets:
             return  # Where offsets may be missing, a wrong one cannot be detected.
         found, lost = read(segment, chunk_bytes)
-        assert found == [each.start for each in segment.whole]
-        output = {offset for each in lost for offset in range(each.offset, each.last_offset + 1)}
+        assert found == [whole.start for whole in segment.whole]
+        output = {offset for damage in lost for offset in range(damage.offset, damage.last_offset + 1)}
         assert output >= {offset for index in segment.touched for offset in segment.offsets[index]}
-        assert not any(offset in output for each in segment.whole for offset in each)
+        assert not any(offset in output for whole in segment.whole for offset in whole)
 
     check()
 
@@ -162,7 +162,7 @@ def test_wrong_offset_loses_its_batch_and_at_most_its_neighbour() -> None:
         place = segment.starts[index]
         segment.data[place : place + BASE_OFFSET] = wrong.to_bytes(8, "big")
         found, _ = read(segment, 1 << 20)
-        assert len({each.start for each in segment.whole} - set(found)) <= 1
+        assert len({whole.start for whole in segment.whole} - set(found)) <= 1
 
     check()
 
@@ -183,7 +183,7 @@ def test_batches_after_removed_or_inserted_bytes_are_found() -> None:
         first_behind = next(
             (number for number, start in enumerate(segment.starts) if start >= place), len(segment.starts)
         )
-        behind = [each.start for each in segment.offsets[first_behind:]]
+        behind = [offset.start for offset in segment.offsets[first_behind:]]
         assert found[len(found) - len(behind) :] == behind
 
     check()
@@ -213,7 +213,7 @@ def test_damaged_message_of_an_old_format_loses_only_itself(magic: int, codec: C
         data[len(messages[0]) + position] ^= 0xFF
         piece = cut_all(bytes(data), end_offset=3)
         assert [header.position for header in piece.batches] == [0, len(messages[0]) + len(messages[1])], position
-        assert [(each.offset, each.last_offset) for each in piece.damage] == [(1, 1)], position
+        assert [(damage.offset, damage.last_offset) for damage in piece.damage] == [(1, 1)], position
 
 
 def test_readable_keys_of_a_damaged_batch_are_reported() -> None:

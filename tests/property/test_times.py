@@ -24,7 +24,7 @@ from tests.rows import for_rows
 NOW_MS = 1_795_000_000_000
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 FIRST, LAST = (
-    one.replace(tzinfo=None) for one in (datetime(1970, 1, 2, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC))
+    time.replace(tzinfo=None) for time in (datetime(1970, 1, 2, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC))
 )
 MOMENTS = st.datetimes(FIRST, LAST, timezones=st.just(UTC))
 ZONES = st.integers(-14 * 60, 14 * 60).map(lambda minutes: timezone(timedelta(minutes=minutes)))
@@ -74,7 +74,7 @@ def test_only_10_and_13_digits_are_numbers_since_the_epoch(number: int) -> None:
 def test_a_time_without_a_date_is_of_the_current_day(time: datetime_time, now_ms: int) -> None:
     time = time.replace(microsecond=time.microsecond // 1_000 * 1_000)
     found_ms = parse_time_ms("@" + time.isoformat("milliseconds"), now_ms=now_ms)
-    found, now = (EPOCH + timedelta(milliseconds=one) for one in (found_ms, now_ms))
+    found, now = (EPOCH + timedelta(milliseconds=time_ms) for time_ms in (found_ms, now_ms))
     assert (found.date(), found.time()) == (now.date(), time)
     shorter = parse_time_ms(f"{time.hour}:{time.minute:02}", now_ms=now_ms)
     assert shorter == found_ms - found_ms % 60_000

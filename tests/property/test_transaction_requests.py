@@ -225,7 +225,7 @@ class Comparison:
             **self._identity(producer),
         )
         completed = await self._broker.call(request, version)
-        reported = [each.error_code for topic in completed.results for each in topic.results]
+        reported = [result.error_code for topic in completed.results for result in topic.results]
         if absent:
             refused = TOPIC_AUTHORIZATION_FAILED if absent == [OFFSETS] else UNKNOWN_TOPIC_OR_PARTITION
             assert reported == [*[OPERATION_NOT_ATTEMPTED] * len(requested), refused]

@@ -187,7 +187,9 @@ class PartitionLogs:
         """The records that a reader of committed records gets, by the rules of clients."""
         log = self.logs[partition].log
         stable = log.last_stable_offset(log.log_end_offset)
-        aborted = [(each.first_offset, each.producer_id) for each in log.aborted_transactions(0, stable)]
+        aborted = [
+            (transaction.first_offset, transaction.producer_id) for transaction in log.aborted_transactions(0, stable)
+        ]
         heapq.heapify(aborted)
         ignored: set[int] = set()
         values: list[bytes] = []

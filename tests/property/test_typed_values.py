@@ -53,7 +53,11 @@ FORGED = st.sampled_from(
     ]
 )  # fmt: skip
 BYTES = st.one_of(
-    st.none(), st.binary(max_size=30), FORGED, TEXTS, OBJECTS.map(lambda one: json.dumps(one, indent=1).encode())
+    st.none(),
+    st.binary(max_size=30),
+    FORGED,
+    TEXTS,
+    OBJECTS.map(lambda object_: json.dumps(object_, indent=1).encode()),
 )
 
 
@@ -63,11 +67,11 @@ def test_any_bytes_are_json_columns_and_a_rest_or_have_a_reason(
     known: list[Any], values: list[bytes | None], copies: int, is_strict: bool
 ) -> None:
     """Also with so many records that the parser gets them together, and among many that it accepts."""
-    type_ = inferred(json.dumps(one) for one in known)
+    type_ = inferred(json.dumps(document) for document in known)
     filler = [b"{}"] * (RECORD_BY_RECORD_MAX * copies)
     decoder = JsonDecoder(Decoding(Format.JSON, type_, is_strict), "value")
     decoded = decoder.decode(pa.array([*filler, *values, *filler], pa.binary()))
-    alone = [decoder.decode(pa.array([one], pa.binary())) for one in values]
+    alone = [decoder.decode(pa.array([value], pa.binary())) for value in values]
     for array in decoded.arrays:
         array.validate(full=True)
     rows = list(zip(*(array.to_pylist() for array in decoded.arrays), strict=True))[len(filler) :][: len(values)]
@@ -116,7 +120,7 @@ def _without_nulls(value: Any) -> Any:
         found = {name: _without_nulls(value[name]) for name in sorted(value)}
         return {name: one for name, one in found.items() if one is not None} or None
     if isinstance(value, list):
-        return [_without_nulls(one) for one in value]
+        return [_without_nulls(element) for element in value]
     if type(value) is int and abs(value) < 10**300:
         return float(value)
     return value
@@ -129,11 +133,13 @@ def test_any_bytes_are_text_or_have_a_reason(values: list[bytes | None]) -> None
     )
     text = Decoding(Format.STRING, "string")
     fitting, misfits = BatchDecoder(Columns(text, text)).decode(batch)
-    expected = [one if one is None else _text(one) for one in values]
-    assert fitting.column("key").to_pylist() == [one for one in expected if one != ()]
+    expected = [value if value is None else _text(value) for value in values]
+    assert fitting.column("key").to_pylist() == [expectation for expectation in expected if expectation != ()]
     assert (misfits.num_rows if misfits else 0) == expected.count(())
     if misfits:
-        assert misfits.column("value").to_pylist() == [one for one in values if one is not None and _text(one) == ()]
+        assert misfits.column("value").to_pylist() == [
+            value for value in values if value is not None and _text(value) == ()
+        ]
 
 
 def _text(value: bytes) -> Any:
@@ -195,13 +201,13 @@ def encoded(order: dict[str, Any]) -> bytes:
 
 @given(st.lists(ORDERS, max_size=4))
 def test_avro_values_are_what_fastavro_wrote(orders: list[dict[str, Any]]) -> None:
-    decoded = DECODER.decode(pa.array([encoded(one) for one in orders], pa.binary()))
+    decoded = DECODER.decode(pa.array([encoded(order) for order in orders], pa.binary()))
     assert not decoded.misfits
     for order, row in zip(orders, decoded.arrays[0].to_pylist(), strict=True):
         branch = {int: "int", str: "string", dict: "Who", list: "array"}.get(type(order["any"]))
         union = branch and dict.fromkeys(["int", "string", "Who", "array"]) | {branch: order["any"]}
         assert row.pop("at").replace(tzinfo=None) == order["at"]
-        assert row == {name: one for name, one in order.items() if name != "at"} | {
+        assert row == {name: value for name, value in order.items() if name != "at"} | {
             "any": union,
             "by": list(order["by"].items()),
         }
@@ -235,7 +241,7 @@ def _is_within(held: Any, new: Any) -> bool:
     match held, new:
         case Struct(fields), Struct(more):
             return [name for name, _ in fields] == [name for name, _ in more][: len(fields)] and all(
-                _is_within(one, other) for (_, one), (_, other) in zip(fields, more, strict=False)
+                _is_within(field, other) for (_, field), (_, other) in zip(fields, more, strict=False)
             )
         case ListOf(item), ListOf(other):
             return _is_within(item, other)

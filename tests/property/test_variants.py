@@ -62,11 +62,11 @@ def written(value: Any, choose: random.Random) -> str:
     if isinstance(value, Number):
         return str(value)
     if isinstance(value, list):
-        return f"[{space}" + f"{space},".join(written(one, choose) for one in value) + f"{space}]"
+        return f"[{space}" + f"{space},".join(written(element, choose) for element in value) + f"{space}]"
     if isinstance(value, dict):
         members = list(value.items())
         choose.shuffle(members)
-        texts = [f"{written(name, choose)}{space}:{written(one, choose)}" for name, one in members]
+        texts = [f"{written(name, choose)}{space}:{written(member, choose)}" for name, member in members]
         return "{" + space + ",".join(texts) + "}"
     return json.dumps(value, ensure_ascii=choose.random() < 0.5)
 
@@ -124,8 +124,8 @@ def test_pyspark_reads_the_same_value_with_the_same_types_as_from_its_own_encode
 
 def _typed(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _typed(one) for name, one in value.items()}
-    return [_typed(one) for one in value] if isinstance(value, list) else (type(value), repr(value))
+        return {name: _typed(member) for name, member in value.items()}
+    return [_typed(element) for element in value] if isinstance(value, list) else (type(value), repr(value))
 
 
 BYTES = st.binary(max_size=40)

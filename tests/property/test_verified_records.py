@@ -108,9 +108,9 @@ records = st.fixed_dictionaries(
 def test_hashes_are_equal_for_equal_records_only(rows: list[dict[str, Any]], cut: int) -> None:
     batch = pa.RecordBatch.from_pylist(rows, schema=schema(include_headers=True))
     found = record_hashes(batch, TYPES).tolist()
-    for i, one in enumerate(rows):
+    for i, row in enumerate(rows):
         for j, other in enumerate(rows):
-            assert (found[i] == found[j]) == (one == other)
+            assert (found[i] == found[j]) == (row == other)
     # Neither the place in a batch nor the types of other writers matter.
     assert record_hashes(batch.slice(cut), TYPES).tolist() == found[cut:]
     large = batch.set_column(1, "value", batch.column("value").cast(pa.large_binary()))

@@ -28,7 +28,8 @@ WORDS = st.sampled_from(
 def is_true(operator: str, left: Any, right: Any) -> bool:
     """The comparison by Python's operators, for JSON values of the same kind."""
     kinds = [
-        type(one) if isinstance(one, bool) or not isinstance(one, (int, float)) else float for one in (left, right)
+        type(operand) if isinstance(operand, bool) or not isinstance(operand, (int, float)) else float
+        for operand in (left, right)
     ]
     if operator in {"==", "!="}:
         return (kinds[0] is kinds[1] and left == right) is (operator == "==")

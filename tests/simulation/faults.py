@@ -32,7 +32,9 @@ async def brokers_killed(cluster: SimCluster, chance: random.Random) -> None:
     for _ in range(3):
         await asyncio.sleep(chance.uniform(2, 6))
         victim = chance.choice(sorted(cluster.brokers))
-        ways = [cluster.network.link(host(victim), host(each)) for each in sorted(cluster.brokers) if each != victim]
+        ways = [
+            cluster.network.link(host(victim), host(broker)) for broker in sorted(cluster.brokers) if broker != victim
+        ]
         for way in ways:
             way.delay_s_mean = chance.choice((0.0005, 0.3))
         await asyncio.sleep(chance.uniform(0, 1))
@@ -55,7 +57,9 @@ async def network_split(cluster: SimCluster, chance: random.Random) -> None:
     for _ in range(4):
         await asyncio.sleep(chance.uniform(2, 5))
         alone = chance.choice(sorted(cluster.brokers))
-        cluster.network.partition([host(alone)], [host(each) for each in sorted(cluster.brokers) if each != alone])
+        cluster.network.partition(
+            [host(alone)], [host(broker) for broker in sorted(cluster.brokers) if broker != alone]
+        )
         if chance.random() < 0.5:
             cluster.brokers[alone].lose_zookeeper()
         await asyncio.sleep(chance.uniform(1, 9))
@@ -87,9 +91,9 @@ async def network_slow(cluster: SimCluster, chance: random.Random) -> None:
         await asyncio.sleep(chance.uniform(0.5, 2))
         one, other = chance.sample([*map(host, sorted(cluster.brokers)), CLIENT], 2)
         cluster.network.link(one, other).delay_s_mean = chance.choice((0.0005, 0.05, 0.5))
-    for one in (*map(host, cluster.brokers), CLIENT):
+    for host_name in (*map(host, cluster.brokers), CLIENT):
         for other in (*map(host, cluster.brokers), CLIENT):
-            cluster.network.link(one, other).delay_s_mean = 0.0005
+            cluster.network.link(host_name, other).delay_s_mean = 0.0005
 
 
 async def clocks_jump(cluster: SimCluster, chance: random.Random) -> None:
@@ -189,7 +193,9 @@ def _is_whole(cluster: SimCluster) -> bool:
             return False
         hosted |= replicas.partitions.keys()
         led |= {
-            each.topic_partition for each in replicas.led() if len(each.isr) == REPLICAS and each.pending_isr is None
+            partition.topic_partition
+            for partition in replicas.led()
+            if len(partition.isr) == REPLICAS and partition.pending_isr is None
         }
     return hosted == led
 

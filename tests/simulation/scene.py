@@ -39,7 +39,7 @@ async def create_topic(client: ClusterClient, name: str, partitions: int) -> Non
     )
     request = CreateTopicsRequest(topics=[topic], timeout_ms=30_000)
     response = await client.on_controller(lambda connection: connection.send(request, CreateTopicsResponse))
-    assert [each.error_code for each in response.topics] == [ErrorCode.NONE]
+    assert [topic.error_code for topic in response.topics] == [ErrorCode.NONE]
 
 
 def eager_producer(client: ClusterClient, loop: SimLoop, delivered: Callable[[Delivery], None]) -> Producer:

@@ -182,9 +182,9 @@ async def followers_cut_off(cluster: SimCluster) -> None:
 async def connections_reset(cluster: SimCluster) -> None:
     for _ in range(5):
         await asyncio.sleep(0.7)
-        for one in range(3):
-            cluster.network.cut(f"broker-{one}", "client")
-            cluster.network.cut(f"broker-{one}", f"broker-{(one + 1) % 3}")
+        for number in range(3):
+            cluster.network.cut(f"broker-{number}", "client")
+            cluster.network.cut(f"broker-{number}", f"broker-{(number + 1) % 3}")
 
 
 async def session_ends_twice(cluster: SimCluster) -> None:

@@ -133,7 +133,7 @@ class Member:
             await self._join(client, second)
             return
         self.generation = joined.generation_id
-        plan = self._run.plan([each.member_id for each in joined.members])
+        plan = self._run.plan([member.member_id for member in joined.members])
         sync = SyncGroupRequest(
             group_id=self._group_id,
             generation_id=self.generation,
@@ -141,7 +141,9 @@ class Member:
             group_instance_id=self._instance,
             protocol_type="consumer",
             protocol_name="range",
-            assignments=[SyncGroupRequestAssignment(member_id=each, assignment=part) for each, part in plan.items()],
+            assignments=[
+                SyncGroupRequestAssignment(member_id=member_id, assignment=part) for member_id, part in plan.items()
+            ],
         )
         synced = await self._call(client, second, sync, SyncGroupResponse)
         who = self._instance or self._member_id
@@ -172,9 +174,9 @@ class Member:
         request = OffsetFetchRequest(group_id=self._group_id, topics=topics, require_stable=True)
         fetched = await self._call(client, None, request, OffsetFetchResponse)
         self._positions = {}
-        for each in fetched.topics[0].partitions if fetched.topics else []:
-            raise_for(each.error_code)
-            self._positions[each.partition_index] = each.committed_offset
+        for partition in fetched.topics[0].partitions if fetched.topics else []:
+            raise_for(partition.error_code)
+            self._positions[partition.partition_index] = partition.committed_offset
 
     async def _heartbeat(self, client: ClusterClient, second: ClusterClient) -> None:
         request = HeartbeatRequest(
@@ -190,8 +192,8 @@ class Member:
         if not expected:
             return
         partitions = [
-            OffsetCommitRequestPartition(partition_index=each, committed_offset=offset, committed_metadata="")
-            for each, offset in expected.items()
+            OffsetCommitRequestPartition(partition_index=tp, committed_offset=offset, committed_metadata="")
+            for tp, offset in expected.items()
         ]
         request = OffsetCommitRequest(
             group_id=self._group_id,
@@ -203,9 +205,11 @@ class Member:
         floors = {partition: self._run.acknowledged[self._group_id, partition] for partition in expected}
         self._run.note_attempt(self._group_id, expected)
         completed = await self._call(client, second, request, OffsetCommitResponse)
-        for each in completed.topics[0].partitions:
-            raise_for(each.error_code)
-            assert expected[each.partition_index] >= floors[each.partition_index], "a commit went back silently"
+        for partition in completed.topics[0].partitions:
+            raise_for(partition.error_code)
+            assert expected[partition.partition_index] >= floors[partition.partition_index], (
+                "a commit went back silently"
+            )
         self._run.note_commit(self._group_id, expected)
         self._positions = expected
         self.commits += self._run.is_quiet
@@ -295,7 +299,7 @@ class Run:
     def note_assignment(self, group_id: str, generation: int, who: str, assignment: bytes) -> list[int]:
         """Records a member's assignment.  A static member may be in a generation under several ids."""
         plan, _, owned = assignment.decode().partition(":")
-        part = [int(each) for each in owned.split(",") if each]
+        part = [int(word) for word in owned.split(",") if word]
         if plan:
             known = self._plans.setdefault((group_id, generation), plan)
             assert known == plan, f"generation {generation} of {group_id} has two assignments"
@@ -342,9 +346,9 @@ class Run:
                 return response
 
             fetched = await client.on_coordinator(group_id, call)
-            for each in fetched.topics[0].partitions:
-                at = group_id, each.partition_index
-                assert self.acknowledged[at] <= each.committed_offset <= self._attempted[at]
+            for partition in fetched.topics[0].partitions:
+                at = group_id, partition.partition_index
+                assert self.acknowledged[at] <= partition.committed_offset <= self._attempted[at]
                 assert self.acknowledged[at] > 3, "something was done"
         assert not self.unexpected
         assert len(self._plans) >= len(GROUPS)

@@ -55,7 +55,7 @@ class Run:
                 )
                 request = CreateTopicsRequest(topics=[topic], timeout_ms=30_000)
                 response = await client.on_controller(lambda connection: connection.send(request, CreateTopicsResponse))
-                assert [each.error_code for each in response.topics] == [ErrorCode.NONE]
+                assert [topic.error_code for topic in response.topics] == [ErrorCode.NONE]
                 async with asyncio.TaskGroup() as group:
                     group.create_task(self._write(client))
                     group.create_task(self._move_about(client))
@@ -100,7 +100,9 @@ class Run:
     async def _places(self, client: ClusterClient, broker_id: int) -> dict[TopicPartition, str]:
         while True:
             found, _ = await describe_log_dirs(client, [broker_id], PARTITIONS)
-            places = {one.tp: each.path for each in found for one in each.replicas if not one.is_future}
+            places = {
+                replica.tp: log_dir.path for log_dir in found for replica in log_dir.replicas if not replica.is_future
+            }
             if len(places) == len(PARTITIONS):
                 return places
             await asyncio.sleep(0.1)

@@ -223,7 +223,7 @@ class Run:
                     last = offset
 
     def _last_committed(self, name: str) -> int:
-        return max((number for each, number in self.committed if each == name), default=-1)
+        return max((number for writer, number in self.committed if writer == name), default=-1)
 
     async def _come_to_rest(self, client: ClusterClient) -> None:
         """Waits until timeouts have ended all abandoned transactions."""
@@ -253,7 +253,7 @@ class Run:
         request = ListTransactionsRequest(state_filters=states, producer_id_filters=[])
         response = await connection.send(request, ListTransactionsResponse)
         raise_for(response.error_code)
-        return [each.transactional_id for each in response.transaction_states]
+        return [state.transactional_id for state in response.transaction_states]
 
     async def _check(self, client: ClusterClient, read: dict[TopicPartition, list[bytes]]) -> None:
         seen: defaultdict[tuple[str, int], set[int]] = defaultdict(set)
@@ -268,7 +268,7 @@ class Run:
         assert self.committed <= set(seen) <= self.committed | self.unknown
         assert len(self.committed) > 10, "something was done"
         for name in PRODUCERS:
-            numbers = [number for each, number in seen if each == name]
+            numbers = [number for writer, number in seen if writer == name]
             assert await self._offset(client, f"group-of-{name}", require_stable=True) == max(numbers, default=-1)
         assert not self.unexpected
 

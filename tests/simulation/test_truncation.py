@@ -63,8 +63,8 @@ class Scene:
         request = CreateTopicsRequest(topics=[topic], timeout_ms=30_000)
         async with self.client() as client:
             response = await client.on_controller(lambda connection: connection.send(request, CreateTopicsResponse))
-        assert [each.error_code for each in response.topics] == [ErrorCode.NONE]
-        await self.until(lambda: all(self._leader_of(each) == 1 for each in replicas))
+        assert [topic.error_code for topic in response.topics] == [ErrorCode.NONE]
+        await self.until(lambda: all(self._leader_of(replica) == 1 for replica in replicas))
 
     def client(self) -> ClusterClient:
         return self.cluster.client()
@@ -149,13 +149,13 @@ def test_a_record_is_lost_between_two_failures_unless_followers_truncate_by_epoc
 
     async def act(scene: Scene) -> None:
         await scene.produce(b"first")
-        await scene.until(lambda: all(scene.partition(each).high_watermark == 1 for each in (1, 2, 3)))
+        await scene.until(lambda: all(scene.partition(broker_id).high_watermark == 1 for broker_id in (1, 2, 3)))
         producing = asyncio.create_task(scene.produce(b"second"))
-        await scene.until(lambda: all(scene.end(each) == 2 for each in (1, 2, 3)), within_s=0.0001)
+        await scene.until(lambda: all(scene.end(broker_id) == 2 for broker_id in (1, 2, 3)), within_s=0.0001)
         # The followers have it and have reported it; the new high watermark does not reach them.
         scene.cluster.network.partition(["broker-1"], ["broker-2", "broker-3"], one_way=True)
         await producing
-        assert [scene.partition(each).high_watermark for each in (1, 2, 3)] == [2, 1, 1]
+        assert [scene.partition(broker_id).high_watermark for broker_id in (1, 2, 3)] == [2, 1, 1]
 
         scene.cluster.kill(1)
         scene.cluster.network.heal()

@@ -68,12 +68,18 @@ class TransactionReading:
 
     def unstable_from(self, high_watermark: int) -> int:
         """The offset at which read_committed readers have to stop."""
-        waiting = [each.first_offset for each in self.ended if each.marker_offset >= high_watermark]
+        waiting = [
+            transaction.first_offset for transaction in self.ended if transaction.marker_offset >= high_watermark
+        ]
         return min([high_watermark, *self.open.values(), *waiting])
 
     def aborted_between(self, start: int, end: int) -> list[Aborted]:
         """The aborted transactions that a reader of `start` to `end` needs."""
-        return [each for each in self.aborted if each.first_offset < end and each.marker_offset >= start]
+        return [
+            transaction
+            for transaction in self.aborted
+            if transaction.first_offset < end and transaction.marker_offset >= start
+        ]
 
     def _take_in(self, buffer: memoryview, header: BatchHeader, *, is_from_clients: bool) -> None:
         producer_id, epoch = header.producer_id, header.producer_epoch
@@ -163,10 +169,10 @@ def check_log(log: Log, *, is_from_clients: bool) -> TransactionReading:
     assert not reading.open, f"{who}: transactions of {list(reading.open)} hang"
     indexed = [entry for segment in log._segments.all() for entry in segment.transaction_index.entries()]
     assert [tuple(entry) for entry in indexed] == reading.aborted, (who, [tuple(e) for e in indexed], reading.aborted)
-    offsets = sorted({offset for each in reading.aborted for offset in each[1:3]})
+    offsets = sorted({offset for transaction in reading.aborted for offset in transaction[1:3]})
     edges = [0, *offsets[:: len(offsets) // EDGES_MAX + 1], log.log_end_offset]
     for start in edges:
         for end in (offset for edge in edges for offset in (edge, edge + 1) if offset > start):
-            reported = [tuple(each) for each in log.aborted_transactions(start, end)]
+            reported = [tuple(transaction) for transaction in log.aborted_transactions(start, end)]
             assert reported == reading.aborted_between(start, end), f"{who}: aborted in [{start}, {end})"
     return reading

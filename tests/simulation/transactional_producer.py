@@ -219,8 +219,8 @@ class Producer:
             response = await connection.send(request, response_class)
             if isinstance(response, AddPartitionsToTxnResponse):
                 for topic in response.results:
-                    for each in topic.results:
-                        raise_for(each.error_code)
+                    for result in topic.results:
+                        raise_for(result.error_code)
             else:
                 raise_for(response.error_code)  # type: ignore[attr-defined]
             return response

@@ -145,9 +145,9 @@ def test_modules_that_call_themselves_pure_are_in_the_import_contract() -> None:
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     checked = {
         module
-        for each in contracts
-        if "asyncio" in each.get("forbidden_modules", [])
-        for module in each["source_modules"]
+        for contract in contracts
+        if "asyncio" in contract.get("forbidden_modules", [])
+        for module in contract["source_modules"]
     }
     claiming = [name for name, path in MODULES.items() if re.search(r"\bPure[.:]", _docstring(path))]
     modules = [name.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for name in claiming]

@@ -51,7 +51,7 @@ def test_the_page_about_dependencies_lists_those_that_are_declared() -> None:
     run_time, extra, development = (table.splitlines()[2:] for table in re.findall(r"(?:^\|.*\n)+", page, re.MULTILINE))
     assert _listed(run_time, column=1) == _names(project["dependencies"])
     assert _listed(extra, column=1) == set(extras)
-    assert _listed(extra, column=2) == _names(requirement for each in extras.values() for requirement in each)
+    assert _listed(extra, column=2) == _names(requirement for extra in extras.values() for requirement in extra)
     assert _listed(development, column=1) == _names(declared["dependency-groups"]["dev"])
 
 

@@ -38,4 +38,4 @@ def test_the_table_has_every_vulnerability_once() -> None:
 def test_the_named_tests_exist_and_name_the_vulnerabilities(cves: list[str], tests: list[str]) -> None:
     named = [set(CVE.findall(docstring_of(test))) for test in tests]
     assert set(cves) <= set().union(*named)
-    assert all(each & set(cves) for each in named)
+    assert all(words & set(cves) for words in named)

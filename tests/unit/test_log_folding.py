@@ -48,7 +48,7 @@ def test_a_persisting_failure_is_written_less_and_less_often_but_at_least_every_
     for now_s in range(3_600):
         log.write("disk failed", now_ms=1_000 * now_s)
     assert log.written == [("disk failed", 0, "")]
-    counts = [each.omitted for each in log.counts]
+    counts = [count.omitted for count in log.counts]
     assert counts[:6] == [9, 20, 40, 80, 160, WINDOW_MS_MAX // 1_000]
     assert set(counts[5:]) == {WINDOW_MS_MAX // 1_000}
 
@@ -89,7 +89,7 @@ def test_any_number_of_events_uses_bounded_memory_and_each_first_line_is_written
     assert sum(len(window.lines) for window in folding._windows.values()) <= LOG_LINES_FOLDED_MAX + len(
         folding._windows
     )
-    assert len(log.written) + sum(each.omitted for each in folding.close()) == 5_000
+    assert len(log.written) + sum(line.omitted for line in folding.close()) == 5_000
 
 
 LINES = st.tuples(st.sampled_from("abc"), st.integers(0, 3), st.sampled_from(["x", "y"]), st.integers(0, 15_000))
@@ -104,8 +104,8 @@ def test_every_line_is_written_or_counted_exactly_once(lines: list[tuple[str, in
         log.write(event, number, error, now_ms=now_ms)
     log.counts += log.folding.close()
     seen = Counter(log.written)
-    for each in log.counts:
-        assert seen[each.line], "a count follows its first line"
-        seen[each.line] += each.omitted
+    for count in log.counts:
+        assert seen[count.line], "a count follows its first line"
+        seen[count.line] += count.omitted
     assert seen == Counter((event, number, error) for event, number, error, _ in lines)
     assert not log.folding._windows

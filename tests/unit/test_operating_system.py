@@ -95,7 +95,8 @@ def test_private_file_is_gone_afterwards(monkeypatch: pytest.MonkeyPatch, is_nat
         if not is_native:
             assert Path(path).stat().st_mode & 0o777 == 0o600
     assert not Path(path).exists()
-    assert {each.name for each in set(Path(tempfile.gettempdir()).iterdir()) - before if each.samefile(path)} == set()
+    left = set(Path(tempfile.gettempdir()).iterdir()) - before
+    assert {other.name for other in left if other.samefile(path)} == set()
 
 
 @pytest.mark.parametrize("command", [None, UNKNOWN_COMMAND, fcntl.F_GETFD])

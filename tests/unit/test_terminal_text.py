@@ -23,7 +23,7 @@ def is_unsafe(character: str) -> bool:
 def test_every_control_format_separator_and_surrogate_character_is_escaped() -> None:
     every = "".join(map(chr, range(sys.maxunicode + 1)))
     for made in (escape(every), escape_cell(every), escape_json(every).replace("\n", "")):
-        assert [hex(ord(one)) for one in made if is_unsafe(one)] == []
+        assert [hex(ord(character)) for character in made if is_unsafe(character)] == []
 
 
 def test_nothing_else_is_escaped() -> None:
@@ -36,7 +36,7 @@ def test_nothing_else_is_escaped() -> None:
 @given(TEXT)
 def test_an_escaped_cell_can_be_read_back(text: str) -> None:
     r"""Bytes that are not UTF-8 are \xNN, as are C1 controls; every other character can be restored."""
-    plain = "".join(one for one in text if not 0xDC80 <= ord(one) <= 0xDCFF)
+    plain = "".join(character for character in text if not 0xDC80 <= ord(character) <= 0xDCFF)
     ascii_only = escape_cell(plain).encode("ascii", "backslashreplace")
     assert ascii_only.decode("unicode_escape") == plain
 
@@ -45,12 +45,12 @@ def test_an_escaped_cell_can_be_read_back(text: str) -> None:
 def test_an_escaped_document_has_the_same_value(text: str) -> None:
     document = escape_json(json.dumps({text: [text]}, ensure_ascii=False, indent=1))
     assert json.loads(document) == {text: [text]}
-    assert not any(is_unsafe(one) for one in document if one != "\n")
+    assert not any(is_unsafe(character) for character in document if character != "\n")
 
 
 @given(TEXT)
 def test_lines_keep_their_line_feeds_and_tabs_and_nothing_else(text: str) -> None:
-    assert not any(is_unsafe(one) for one in escape_lines(text) if one not in "\n\t")
+    assert not any(is_unsafe(line) for line in escape_lines(text) if line not in "\n\t")
 
 
 @pytest.mark.parametrize(("text", "width"), [("abc", 3), ("日本語", 6), ("e\u0301", 1), ("ｆｕｌｌ", 8), ("", 0)])

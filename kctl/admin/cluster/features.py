@@ -52,7 +52,7 @@ class Features:
 
 
 async def describe_features(client: ClusterClient) -> Features:
-    """The features from the ApiVersions responses of all brokers.
+    """Return the features from the ApiVersions responses of all brokers.
 
     Raises ApiError and ConnectionLost if a broker cannot be read, because a feature is supported if all support it.
     """
@@ -67,23 +67,25 @@ async def describe_features(client: ClusterClient) -> Features:
 
 
 def features_of(responses: Iterable[ApiVersionsResponse]) -> Features:
-    """The features in the responses of all brokers; the newest finalized levels count.  Pure."""
+    """Return the features in the responses of all brokers; the newest finalized levels count.  Pure."""
     ranges: list[dict[str, tuple[int, int]]] = []
     newest = ApiVersionsResponse(error_code=0, api_keys=[])
     for response in responses:
-        ranges.append({one.name: (one.min_version, one.max_version) for one in response.supported_features})
+        ranges.append(
+            {feature.name: (feature.min_version, feature.max_version) for feature in response.supported_features}
+        )
         if response.finalized_features_epoch > newest.finalized_features_epoch:
             newest = response
-    finalized = {one.name: one.max_version_level for one in newest.finalized_features}
-    names = sorted({*finalized, *(name for one in ranges for name in one)})
+    finalized = {feature.name: feature.max_version_level for feature in newest.finalized_features}
+    names = sorted({*finalized, *(name for ranges_of_broker in ranges for name in ranges_of_broker)})
     return Features(newest.finalized_features_epoch, tuple(_feature(name, ranges, finalized) for name in names))
 
 
 def _feature(name: str, ranges: list[dict[str, tuple[int, int]]], finalized: Mapping[str, int]) -> Feature:
-    found = [one.get(name) for one in ranges]
+    found = [ranges_of_broker.get(name) for ranges_of_broker in ranges]
     differs = len(set(found)) > 1
-    known = [one for one in found if one is not None]
-    low, high = max((one[0] for one in known), default=0), min((one[1] for one in known), default=-1)
+    known = [range_ for range_ in found if range_ is not None]
+    low, high = max((range_[0] for range_ in known), default=0), min((range_[1] for range_ in known), default=-1)
     if len(known) < len(found) or low > high:
         return Feature(name, None, None, finalized.get(name, 0), differs)
     return Feature(name, low, high, finalized.get(name, 0), differs)
@@ -92,7 +94,7 @@ def _feature(name: str, ranges: list[dict[str, tuple[int, int]]], finalized: Map
 async def update_features(
     client: ClusterClient, levels: Mapping[str, int], kind: UpdateType, *, validate_only: bool = False
 ) -> list[Outcome]:
-    """Sets the finalized levels of features on the controller; 0 disables one.  The outcome of each, by name.
+    """Set the finalized levels of features on the controller; 0 disables one.  The outcome of each, by name.
 
     Raises ApiError for errors of the whole request, and UNSUPPORTED_VERSION for `validate_only` on controllers before
     Kafka 3.3, which cannot validate.
@@ -120,7 +122,10 @@ async def update_features(
         response = await connection.send(request, UpdateFeaturesResponse, version=version)
         if response.error_code:
             raise ApiError(ErrorCode.of(response.error_code), response.error_message)
-        results = {one.feature: outcome_of(one.feature, one.error_code, one.error_message) for one in response.results}
+        results = {
+            result.feature: outcome_of(result.feature, result.error_code, result.error_message)
+            for result in response.results
+        }
         # Kafka 4 returns no results when all updates have succeeded.
         return [results.get(name, Outcome(name)) for name in sorted(levels)]
 
@@ -142,15 +147,19 @@ _NAMES = (
 
 
 def metadata_version_name(level: int) -> str | None:
-    """The name of a level, such as 3.9-IV0 for 21; None if it is newer than these."""
+    """Return the name of a level, such as 3.9-IV0 for 21; None if it is newer than these."""
     return _NAMES[level - 1] if 0 < level <= len(_NAMES) else None
 
 
 def metadata_version_level(name: str) -> int:
-    """The level of `3.9-IV0`, of `3.9` (its last) or of `21`.  Raises UsageError."""
+    """Return the level of `3.9-IV0`, of `3.9` (its last) or of `21`.  Raises UsageError."""
     if name.isascii() and name.isdigit() and 0 < len(name) <= 4:
         return int(name)
-    found = [level for level, one in enumerate(_NAMES, start=1) if one == name or one.startswith(f"{name}-")]
+    found = [
+        level
+        for level, level_name in enumerate(_NAMES, start=1)
+        if level_name == name or level_name.startswith(f"{name}-")
+    ]
     if not found:
         raise UsageError(f"'{name}' is not a metadata version; use a level, or a name from {_NAMES[0]} to {_NAMES[-1]}")
     return found[-1]
@@ -230,13 +239,13 @@ class ComparedApi:
     def usable(self) -> int | None:
         """The highest version that kctl and all brokers support."""
         ranges = [*self.brokers.values(), self.supported]
-        low = max((one[0] for one in ranges if one), default=0)
-        high = min((one[1] if one else -1 for one in ranges), default=-1)
+        low = max((range_[0] for range_ in ranges if range_), default=0)
+        high = min((range_[1] if range_ else -1 for range_ in ranges), default=-1)
         return high if low <= high else None
 
 
 async def read_api_versions(client: ClusterClient) -> tuple[list[BrokerApis], list[Outcome]]:
-    """The API versions of every live broker, and the brokers that could not be reached."""
+    """Return the API versions of every live broker, and the brokers that could not be reached."""
     metadata = await client.metadata([])
 
     async def read(broker_id: int) -> BrokerApis | Outcome:
@@ -247,21 +256,21 @@ async def read_api_versions(client: ClusterClient) -> tuple[list[BrokerApis], li
 
     found = await client.gather([read(broker_id) for broker_id in metadata.brokers])
     return (
-        [one for one in found if isinstance(one, BrokerApis)],
-        [one for one in found if isinstance(one, Outcome)],
+        [answer for answer in found if isinstance(answer, BrokerApis)],
+        [answer for answer in found if isinstance(answer, Outcome)],
     )
 
 
 def compare_apis(brokers: Sequence[BrokerApis]) -> list[ComparedApi]:
-    """All APIs of the brokers and of kctl, by key."""
-    ours = {key: one for key, one in all_apis().items() if one.versions}
-    keys = sorted({*ours, *(key for one in brokers for key in one.ranges)})
+    """Return all APIs of the brokers and of kctl, by key."""
+    ours = {key: api for key, api in all_apis().items() if api.versions}
+    keys = sorted({*ours, *(key for broker in brokers for key in broker.ranges)})
     return [
         ComparedApi(
             key,
             ours[key].kafka_name if key in ours else OTHER_APIS.get(key, f"unknown {key}"),
             (ours[key].versions[0], ours[key].versions[-1]) if key in ours else None,
-            {one.broker_id: one.ranges.get(key) for one in brokers},
+            {broker.broker_id: broker.ranges.get(key) for broker in brokers},
         )
         for key in keys
     ]

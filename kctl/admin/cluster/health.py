@@ -46,7 +46,7 @@ def problems_of(
     min_insync_replicas: int | None = None,
     ongoing: Ongoing | None = None,
 ) -> list[PartitionProblem]:
-    """All problems of the partition.  Without `min_insync_replicas` that limit is not checked."""
+    """Return all problems of the partition.  Without `min_insync_replicas` that limit is not checked."""
     has_leader = partition.leader >= 0
     found = []
     if not has_leader or partition.leader not in live:
@@ -59,7 +59,9 @@ def problems_of(
 
 
 def _replication_factor(partition: Partition, ongoing: Ongoing | None) -> int:
-    """Replication factor without replicas being added, unless the reassignment has ended since it was listed."""
+    """Return the replication factor without replicas being added, unless the reassignment has ended since it was
+    listed.
+    """
     if ongoing is not None and {*ongoing.adding, *ongoing.removing}.intersection(partition.replicas):
         return len(ongoing.origin)
     return len(partition.replicas)
@@ -109,7 +111,7 @@ class Observation:
 
 
 async def observe(client: ClusterClient) -> Observation:
-    """Queries brokers, topics and reassignments.  Raises ClusterUnreachable."""
+    """Query brokers, topics and reassignments.  Raises ClusterUnreachable."""
     metadata = await client.metadata()
 
     unreachable: dict[int, str] = {}
@@ -157,8 +159,8 @@ async def observe(client: ClusterClient) -> Observation:
 async def brokers_not_leading(
     client: ClusterClient, metadata: ClusterMetadata, unreachable: Collection[int]
 ) -> dict[int, TopicPartition]:
-    """Brokers that refuse a request for the first partition that they lead, as a kctl broker does that has lost its
-    registration in ZooKeeper.  One that refuses because the leader has just changed is not among them.
+    """Return the brokers that refuse a request for the first partition that they lead, as a kctl broker does that has
+    lost its registration in ZooKeeper.  One that refuses because the leader has just changed is not among them.
     """
     led: dict[int, TopicPartition] = {}
     for topic in metadata.topics.values():
@@ -187,7 +189,7 @@ async def brokers_not_leading(
 
 
 async def zookeeper_problem(connection: Connection) -> str | None:
-    """Why the broker cannot change anything in ZooKeeper; None if it can, or does not say, as Apache Kafka's."""
+    """Return why the broker cannot change anything in ZooKeeper; None if it can, or does not say, as Apache Kafka's."""
     if not connection.versions.supports(DescribeClusterRequest):
         return None
     request = DescribeClusterRequest(include_cluster_authorized_operations=False)
@@ -196,7 +198,7 @@ async def zookeeper_problem(connection: Connection) -> str | None:
 
 
 def health_reasons(seen: Observation) -> list[Reason]:
-    """All problems of the cluster, the most severe first; empty if it is healthy."""
+    """Return all problems of the cluster, the most severe first; empty if it is healthy."""
     metadata = seen.metadata
     reasons = []
     if metadata.controller_id not in metadata.brokers:
@@ -245,7 +247,7 @@ def health_reasons(seen: Observation) -> list[Reason]:
 async def partitions_with_problems(
     client: ClusterClient, topics: Collection[Topic], problems: Collection[PartitionProblem]
 ) -> dict[str, list[int]]:
-    """Numbers of the partitions with one of the problems, by topic; topics without any are omitted."""
+    """Return the numbers of the partitions with one of the problems, by topic; topics without any are omitted."""
     metadata = await client.metadata([])
     readable = [topic.name for topic in topics if topic.partitions]
     of_minimum = {PartitionProblem.UNDER_MIN_ISR, PartitionProblem.AT_MIN_ISR}
@@ -284,7 +286,7 @@ async def min_insync_replicas(client: ClusterClient, topics: Collection[str]) ->
 
 
 def _missing_brokers(metadata: ClusterMetadata) -> list[Reason]:
-    """Brokers with replicas that are not alive."""
+    """Return the brokers with replicas that are not alive."""
     held: dict[int, int] = {}
     for topic in metadata.topics.values():
         for partition in topic.partitions:

@@ -26,7 +26,7 @@ class MaintenanceRecord:
         self.path = folder / f"maintenance-{broker}.json"
 
     def load(self) -> Assignment:
-        """The saved order; empty without a file.  Raises KctlError for an invalid file."""
+        """Return the saved order; empty without a file.  Raises KctlError for an invalid file."""
         try:
             return parse_reassignment(self.path.read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -37,7 +37,7 @@ class MaintenanceRecord:
             raise KctlError(f"{self.path} is not a valid record of a maintenance: {error}") from None
 
     def save(self, replicas: Mapping[TopicPartition, tuple[int, ...]]) -> None:
-        """Replaces the file atomically; without partitions, deletes it.  Raises OSError."""
+        """Replace the file atomically; without partitions, delete it.  Raises OSError."""
         if not replicas:
             self.path.unlink(missing_ok=True)
             return
@@ -50,7 +50,7 @@ class MaintenanceRecord:
 
 
 async def reorder_replicas(client: ClusterClient, targets: Assignment) -> dict[TopicPartition, Outcome]:
-    """Changes the order of replicas, and waits until that is done; returns the outcome of each partition."""
+    """Change the order of replicas, and wait until that is done; return the outcome of each partition."""
     if not targets:
         return {}
     situation = await look(client, targets)
@@ -73,7 +73,7 @@ async def reorder_replicas(client: ClusterClient, targets: Assignment) -> dict[T
 
 
 async def _wait(client: ClusterClient, moves: Sequence[Move]) -> Situation:
-    """Waits until the order of all has changed, or the time is over since the last one did: a controller with ZooKeeper
+    """Wait until the order of all has changed, or the time is over since the last one did: a controller with ZooKeeper
     waits for replicas that are not in sync.
     """
     targets = {move.tp: move.target for move in moves}
@@ -92,20 +92,23 @@ async def _wait(client: ClusterClient, moves: Sequence[Move]) -> Situation:
 async def elect_preferred(
     client: ClusterClient, partitions: Sequence[TopicPartition], before: ClusterMetadata
 ) -> list[Election]:
-    """Elects the preferred leaders; a partition that has it already is not an error."""
+    """Elect the preferred leaders; a partition that has it already is not an error."""
     if not partitions:
         return []
     elections = await elect_leaders(client, ElectionType.PREFERRED, partitions, before)
-    return [one if one.is_needed else replace(one, outcome=Outcome(str(one.tp))) for one in elections]
+    return [
+        election if election.is_needed else replace(election, outcome=Outcome(str(election.tp)))
+        for election in elections
+    ]
 
 
 async def leaders_of(client: ClusterClient, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-    """The present leaders; NO_LEADER for partitions without one."""
+    """Return the present leaders; NO_LEADER for partitions without one."""
     if not partitions:
         return {}
     metadata = await client.metadata({tp.topic for tp in partitions})
     found = {tp: partition_of(metadata, tp) for tp in partitions}
-    return {tp: NO_LEADER if one is None else one.leader for tp, one in found.items()}
+    return {tp: NO_LEADER if partition is None else partition.leader for tp, partition in found.items()}
 
 
 # Plans the maintenance of a broker: which partitions it must not lead meanwhile, and how they get their leaders back.
@@ -134,36 +137,38 @@ class MaintenancePlan:
     @property
     def targets(self) -> Assignment:
         """The new order of replicas, of the partitions where it changes."""
-        return {one.tp: one.target for one in self.handovers if one.target != one.current}
+        return {handover.tp: handover.target for handover in self.handovers if handover.target != handover.current}
 
     @property
     def origins(self) -> Assignment:
         """The present order of the same partitions."""
-        return {one.tp: one.current for one in self.handovers if one.target != one.current}
+        return {handover.tp: handover.current for handover in self.handovers if handover.target != handover.current}
 
 
 def plan_maintenance(metadata: ClusterMetadata, broker: int) -> MaintenancePlan:
-    """Plans to move leadership from a live broker to the next in-sync replica.  Raises ApiError if it is dead."""
+    """Plan to move leadership from a live broker to the next in-sync replica.  Raises ApiError if it is dead."""
     if broker not in metadata.brokers:
         raise absent_broker(broker, metadata.brokers)
     handovers, unavailable = [], []
     for topic in metadata.topics.values():
-        for one in topic.partitions:
-            tp = TopicPartition(topic.name, one.partition)
-            if broker not in one.replicas:
+        for partition in topic.partitions:
+            tp = TopicPartition(topic.name, partition.partition)
+            if broker not in partition.replicas:
                 continue
-            if not [other for other in one.isr if other != broker and other in metadata.brokers]:
+            if not [other for other in partition.isr if other != broker and other in metadata.brokers]:
                 unavailable.append(tp)
-            elif one.leader == broker or one.replicas[0] == broker:
-                handovers.append(Handover(tp, one.leader, one.replicas, _order_without(one, broker, metadata)))
+            elif partition.leader == broker or partition.replicas[0] == broker:
+                handovers.append(
+                    Handover(tp, partition.leader, partition.replicas, _order_without(partition, broker, metadata))
+                )
     return MaintenancePlan(handovers, unavailable)
 
 
 def _order_without(partition: Partition, broker: int, metadata: ClusterMetadata) -> tuple[int, ...]:
-    """The broker last, and a live in-sync replica first; the order of the others stays."""
-    others = [one for one in partition.replicas if one != broker]
-    first = next(one for one in others if one in partition.isr and one in metadata.brokers)
-    return (first, *(one for one in others if one != first), broker)
+    """Return the broker last, and a live in-sync replica first; the order of the others stays."""
+    others = [replica for replica in partition.replicas if replica != broker]
+    first = next(other for other in others if other in partition.isr and other in metadata.brokers)
+    return (first, *(other for other in others if other != first), broker)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +184,7 @@ class ReturnPlan:
 
 
 def plan_return(metadata: ClusterMetadata, broker: int, saved: Mapping[TopicPartition, tuple[int, ...]]) -> ReturnPlan:
-    """Plans to restore the saved order of replicas.  Raises ApiError if the broker is not alive."""
+    """Plan to restore the saved order of replicas.  Raises ApiError if the broker is not alive."""
     if broker not in metadata.brokers:
         raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker} is not alive: start it first")
     plan = ReturnPlan({}, [], [])

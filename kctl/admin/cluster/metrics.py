@@ -41,7 +41,7 @@ class Sample(NamedTuple):
 
 
 async def endpoint_of(client: ClusterClient, broker_id: int | None) -> tuple[str, int] | None:
-    """Host and port of the broker's endpoint, of any broker if None; None if it has none.  Raises ApiError.
+    """Return the host and port of the broker's endpoint, of any broker if None; None if it has none.  Raises ApiError.
 
     Port 0: the broker has chosen a free one, which it does not tell.
     """
@@ -62,7 +62,7 @@ async def endpoint_of(client: ClusterClient, broker_id: int | None) -> tuple[str
 
 
 def read_metrics(host: str, port: int, left_s: Callable[[], float], *, names: tuple[str, ...] = ()) -> list[Sample]:
-    """All values, or those whose metric begins with one of `names`.
+    """Return all values, or those whose metric begins with one of `names`.
 
     Raises ClusterUnreachable if the endpoint does not respond, or its response is not valid.
     """
@@ -74,7 +74,11 @@ def read_metrics(host: str, port: int, left_s: Callable[[], float], *, names: tu
         text = "".join(line + "\n" for line in text.split("\n") if line.startswith(names))
     try:
         families = text_string_to_metric_families(text)
-        return [Sample(each.name, dict(each.labels), float(each.value)) for one in families for each in one.samples]
+        return [
+            Sample(sample.name, dict(sample.labels), float(sample.value))
+            for family in families
+            for sample in family.samples
+        ]
     except (ValueError, KeyError, IndexError) as error:
         raise ClusterUnreachable(f"{host}:{port} does not respond with metrics: {error}") from None
 
@@ -87,7 +91,7 @@ def scrape(
     bytes_max: int = METRICS_READ_BYTES_MAX,
     accept: str = "text/plain",
 ) -> str:
-    """The text of the endpoint.  Raises ClusterUnreachable, also for more than `bytes_max` bytes."""
+    """Return the text of the endpoint.  Raises ClusterUnreachable, also for more than `bytes_max` bytes."""
     return get(host, port, "/metrics", left_s, bytes_max=bytes_max, accept=accept)
 
 
@@ -100,7 +104,7 @@ def get(
     bytes_max: int = METRICS_READ_BYTES_MAX,
     accept: str = "text/plain",
 ) -> str:
-    """The text at a path of the endpoint.  Raises ClusterUnreachable, also if its status is not 200."""
+    """Return the text at a path of the endpoint.  Raises ClusterUnreachable, also if its status is not 200."""
     connection = http.client.HTTPConnection(host, port, timeout=max(left_s(), 0.001))
     try:
         connection.request("GET", path, headers={"Accept": accept})

@@ -23,7 +23,7 @@ def open_cluster(
     properties: Mapping[str, str] | None = None,
     timeout_ms: int | None = None,
 ) -> ClusterClient:
-    """A client for an event loop; an async context manager.  It connects at its first request.
+    """Return a client for an event loop; an async context manager.  It connects at its first request.
 
     `properties` are Kafka's client properties, with bootstrap.servers and security; the other arguments take
     precedence.  Raises ConfigError and UsageError.
@@ -44,7 +44,7 @@ def open_cluster(
 
 
 async def may_describe_cluster(client: ClusterClient) -> bool | None:
-    """Whether the user may describe the cluster; None if the brokers do not say, as before Kafka 2.8.
+    """Return whether the user may describe the cluster; None if the brokers do not say, as before Kafka 2.8.
 
     Brokers leave topics, groups and transactional ids that the user may not describe out of their lists, without an
     error.  KIP-430, KIP-700.

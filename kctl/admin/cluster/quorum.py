@@ -59,21 +59,23 @@ class MetadataQuorum:
     @property
     def max_follower_lag(self) -> int | None:
         """The largest lag of a voter in offsets; None if that of one is unknown."""
-        lags = [one.lag for one in self.replicas if one.is_voter]
+        lags = [replica.lag for replica in self.replicas if replica.is_voter]
         return None if not lags or None in lags else max(lag for lag in lags if lag is not None)
 
     @property
     def max_follower_lag_ms(self) -> int | None:
         """By how long the voter that caught up first is behind the leader; None if unknown."""
-        leader = next((one.last_caught_up_ms for one in self.replicas if one.node_id == self.leader_id), None)
-        times = [one.last_caught_up_ms for one in self.replicas if one.is_voter]
+        leader = next(
+            (replica.last_caught_up_ms for replica in self.replicas if replica.node_id == self.leader_id), None
+        )
+        times = [replica.last_caught_up_ms for replica in self.replicas if replica.is_voter]
         if leader is None or None in times:
             return None
         return leader - min(time for time in times if time is not None)
 
 
 async def describe_metadata_quorum(client: ClusterClient) -> MetadataQuorum:
-    """The quorum by the active controller.  Raises ApiError(UNSUPPORTED_VERSION) for a cluster on ZooKeeper."""
+    """Return the quorum by the active controller.  Raises ApiError(UNSUPPORTED_VERSION) for a cluster on ZooKeeper."""
     request = DescribeQuorumRequest(
         topics=[TopicData(topic_name=METADATA_TOPIC, partitions=[PartitionData(partition_index=0)])]
     )
@@ -89,7 +91,7 @@ async def describe_metadata_quorum(client: ClusterClient) -> MetadataQuorum:
         if partition.error_code:
             raise ApiError(ErrorCode.of(partition.error_code), partition.error_message)
         endpoints = {
-            node.node_id: tuple(f"{one.name}://{one.host}:{one.port}" for one in node.listeners)
+            node.node_id: tuple(f"{listener.name}://{listener.host}:{listener.port}" for listener in node.listeners)
             for node in response.nodes
         }
         return _quorum(partition, endpoints)
@@ -98,7 +100,7 @@ async def describe_metadata_quorum(client: ClusterClient) -> MetadataQuorum:
 
 
 def _quorum(partition: PartitionResponse, endpoints: dict[int, tuple[str, ...]]) -> MetadataQuorum:
-    leader = next((one for one in partition.current_voters if one.replica_id == partition.leader_id), None)
+    leader = next((voter for voter in partition.current_voters if voter.replica_id == partition.leader_id), None)
     end = leader.log_end_offset if leader is not None else -1
 
     def replica(state: ReplicaState, role: str) -> QuorumReplica:
@@ -114,14 +116,14 @@ def _quorum(partition: PartitionResponse, endpoints: dict[int, tuple[str, ...]])
             endpoints=endpoints.get(state.replica_id, ()),
         )
 
-    voters = [replica(one, "Follower") for one in partition.current_voters]
-    observers = [replica(one, "Observer") for one in partition.observers]
+    voters = [replica(voter, "Follower") for voter in partition.current_voters]
+    observers = [replica(observer, "Observer") for observer in partition.observers]
     order = {"Leader": 0, "Follower": 1, "Observer": 2}
     return MetadataQuorum(
         leader_id=None if partition.leader_id < 0 else partition.leader_id,
         leader_epoch=partition.leader_epoch,
         high_watermark=partition.high_watermark,
-        replicas=tuple(sorted([*voters, *observers], key=lambda one: (order[one.role], one.node_id))),
+        replicas=tuple(sorted([*voters, *observers], key=lambda replica: (order[replica.role], replica.node_id))),
     )
 
 

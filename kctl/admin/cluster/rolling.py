@@ -38,7 +38,7 @@ class RollingRestart:
 
     def __init__(self, settings: ClientSettings, brokers: Mapping[int, Broker]) -> None:
         """`brokers` are all brokers of the cluster: any of them may be the one that does not respond."""
-        addresses = dict.fromkeys((*settings.bootstrap, *((one.host, one.port) for one in brokers.values())))
+        addresses = dict.fromkeys((*settings.bootstrap, *((broker.host, broker.port) for broker in brokers.values())))
         self._settings = settings._replace(bootstrap=tuple(addresses))
         self._brokers = frozenset(brokers)
         self._transport = AsyncioTransport()
@@ -51,7 +51,7 @@ class RollingRestart:
         timeout_s: float,
         on_progress: Callable[[str], None],
     ) -> None:
-        """Restarts one broker by awaiting `run`; returns when all replicas are in sync and its leaders are back.
+        """Restart one broker by awaiting `run`; return when all replicas are in sync and its leaders are back.
 
         Raises RollStopped: the cluster is not healthy before, or not within the time, or the broker was not
         restarted; and what `run` raises.
@@ -86,7 +86,7 @@ class RollingRestart:
             await self._transport.sleep(_POLL_MS)
 
     async def _elect_preferred(self, broker_id: int, on_progress: Callable[[str], None]) -> None:
-        """Makes the broker the leader of the partitions that prefer it.  Raises RollStopped."""
+        """Make the broker the leader of the partitions that prefer it.  Raises RollStopped."""
         async with ClusterClient(self._settings, self._transport) as client:
             metadata = await client.metadata()
             partitions = preferred_elsewhere(metadata, broker_id)
@@ -99,7 +99,7 @@ class RollingRestart:
                     raise RollStopped(f"{election.tp}: broker {broker_id} is not elected: {election.outcome.message}")
 
     async def _problem(self) -> str | None:
-        """Why the cluster is not healthy; None if it is."""
+        """Return why the cluster is not healthy; None if it is."""
         try:
             async with ClusterClient(self._settings, self._transport) as client:
                 with client.one_deadline():
@@ -117,7 +117,7 @@ class RollingRestart:
         return f"brokers {', '.join(map(str, missing))} are not alive" if missing else None
 
     async def _disagreement(self, client: ClusterClient, seen: Observation) -> str | None:
-        """A broker whose metadata lacks others: its clients would not find them."""
+        """Find a broker whose metadata lacks others: its clients would not find them."""
         for broker_id in seen.metadata.brokers:
             known = (await client.metadata_from(await client.broker(broker_id), [])).brokers
             if known.keys() != seen.metadata.brokers.keys():
@@ -125,7 +125,7 @@ class RollingRestart:
         return None
 
     async def _cause(self) -> str:
-        """The present problem of the cluster, as the end of a message."""
+        """Return the present problem of the cluster, as the end of a message."""
         with suppress(KctlError, TimeoutError):
             async with asyncio.timeout(self._settings.connect_timeout_ms / 1000):
                 problem = await self._problem()

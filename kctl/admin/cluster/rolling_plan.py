@@ -42,7 +42,7 @@ class RollStep:
 def plan_roll(
     metadata: ClusterMetadata, min_insync_replicas: Mapping[str, int], chosen: Collection[int] | None
 ) -> list[RollStep]:
-    """A step for each chosen broker, or for all: by id, the controller last, so that it moves only once.
+    """Return a step for each chosen broker, or for all: by id, the controller last, so that it moves only once.
 
     Raises ApiError for a broker that is not alive.
     """
@@ -54,7 +54,7 @@ def plan_roll(
 
 
 def preferred_elsewhere(metadata: ClusterMetadata, broker_id: int) -> list[TopicPartition]:
-    """Partitions whose preferred leader is this broker and that another one leads."""
+    """Return the partitions whose preferred leader is this broker and that another one leads."""
     return [
         TopicPartition(topic.name, partition.partition)
         for topic in metadata.topics.values()
@@ -64,7 +64,8 @@ def preferred_elsewhere(metadata: ClusterMetadata, broker_id: int) -> list[Topic
 
 
 def command_for(template: str, broker: Broker) -> list[str]:
-    """The words of a command for one broker, with its id, host, port and rack for {id}, {host}, {port} and {rack}.
+    """Return the words of a command for one broker, with its id, host, port and rack for {id}, {host}, {port} and
+    {rack}.
 
     Raises UsageError for a malformed template, and for an address or rack that could change the command.
     """
@@ -79,7 +80,7 @@ def command_for(template: str, broker: Broker) -> list[str]:
     def value(match: re.Match[str]) -> str:
         name = match[1]
         if name not in values:
-            known = ", ".join(f"{{{each}}}" for each in PLACEHOLDERS)
+            known = ", ".join(f"{{{placeholder}}}" for placeholder in PLACEHOLDERS)
             raise UsageError(f"--restart-command: {{{name}}} is none of {known}")
         if not _SAFE.fullmatch(values[name]) or (name == "host" and "/" in values[name]):
             raise UsageError(f"broker {broker.node_id}: its {name} {values[name]!r} must not be part of a command")
@@ -97,7 +98,7 @@ def _step(metadata: ClusterMetadata, min_insync_replicas: Mapping[str, int], bro
                 continue
             replicas += 1
             leaders += partition.leader == broker_id
-            others = [one for one in partition.isr if one != broker_id]
+            others = [replica for replica in partition.isr if replica != broker_id]
             tp = TopicPartition(topic.name, partition.partition)
             if not others:
                 unavailable.append(tp)

@@ -46,7 +46,7 @@ class Pacer:
         """When the bytes so far have been paid for."""
 
     def delay_ms(self, size: int, now_ms: int) -> int:
-        """How long to wait after sending `size` bytes."""
+        """Return how long to wait after sending `size` bytes."""
         self._free_ms = max(self._free_ms, now_ms) + size * 1000 / self._bytes_per_s
         return max(0, int(self._free_ms - now_ms))  # rounded down: the rest is paid with the next bytes
 
@@ -102,12 +102,12 @@ class CopyCounts:
     @property
     def selected(self) -> int:
         """Selected records of all partitions."""
-        return sum(one.selected for one in self.partitions.values())
+        return sum(partition.selected for partition in self.partitions.values())
 
     @property
     def positions(self) -> dict[TopicPartition, int]:
         """Positions of all source partitions."""
-        return {tp: one.position for tp, one in self.partitions.items()}
+        return {tp: partition.position for tp, partition in self.partitions.items()}
 
 
 class Copier:
@@ -149,7 +149,7 @@ class Copier:
         )
 
     async def run(self) -> None:
-        """Copies everything; on an error or interruption, keeps what is complete.  Raises KctlError."""
+        """Copy everything; on an error or interruption, keep what is complete.  Raises KctlError."""
         try:
             await self._read()
             await self._checkpoint()
@@ -188,7 +188,7 @@ class Copier:
             self._on_poll()
 
     async def _copy(self, tp: TopicPartition, records: list[Record], left: int | None) -> int | None:
-        """Sends the selected records; returns how many more may be sent."""
+        """Send the selected records; return how many more may be sent."""
         counts, end = self.counts.partitions[tp], self.plan.bounds[tp][1]
         for record in records:
             if record.offset >= end:
@@ -244,7 +244,7 @@ class Copier:
             raise copy_of(self._failure)
 
     async def _checkpoint(self) -> None:
-        """Makes what has been sent durable, then commits the positions, with the transaction if there is one.
+        """Make what has been sent durable, then commit the positions, with the transaction if there is one.
 
         Offsets of groups come first: a later run does not read what is before the positions.  After a transaction that
         is aborted they are at records that no consumer returns, before those that the later run writes.
@@ -271,7 +271,7 @@ class Copier:
         self._committed.update(moved)
 
     def _commit_of(self, tp: TopicPartition) -> CommittedOffset:
-        """The progress of a partition: its offset, the leader epoch of the last record before, and the mark."""
+        """Return the progress of a partition: its offset, the leader epoch of the last record before, and the mark."""
         position = self.plan.positions.get(tp, Position(-1))
         offset = self.counts.partitions[tp].position
         if offset != position.offset:
@@ -293,13 +293,13 @@ class Copier:
 
 
 def size_of(record: Record) -> int:
-    """Bytes of key, value and headers."""
+    """Return the bytes of key, value and headers."""
     size = len(record.key or b"") + len(record.value or b"")
     return size + sum(len(name.encode(errors="surrogateescape")) + len(data or b"") for name, data in record.headers)
 
 
 def _fetch_limits(limits: FetchLimits, bytes_per_s: int | None) -> FetchLimits:
-    """Smaller fetches at a low rate, so that a chunk is not held long."""
+    """Return smaller fetches at a low rate, so that a chunk is not held long."""
     if bytes_per_s is None:
         return limits
     size = max(FETCH_BYTES_MIN, min(bytes_per_s, limits.max_bytes))

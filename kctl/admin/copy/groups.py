@@ -44,13 +44,13 @@ class OffsetTranslation:
         self._records_delivered = 0
 
     def sent(self, source_offset: int) -> None:
-        """A record has been handed to the producer; offsets up to its own are translated to it."""
+        """Note that a record has been handed to the producer; offsets up to its own are translated to it."""
         while self._waiting and self._waiting[0] <= source_offset:
             self._sent.append((self._records_sent, self._waiting.popleft()))
         self._records_sent += 1
 
     def delivered(self, base_offset: int, count: int) -> None:
-        """The next `count` records sent have been stored from `base_offset` on."""
+        """Note that the next `count` records sent have been stored from `base_offset` on."""
         end = self._records_delivered + count
         while self._sent and self._sent[0][0] < end:
             number, watched = self._sent.popleft()
@@ -58,11 +58,13 @@ class OffsetTranslation:
         self._records_delivered = end
 
     def is_behind(self, source_position: int) -> bool:
-        """Whether an offset up to this position waits for a record at or after it."""
+        """Return whether an offset up to this position waits for a record at or after it."""
         return bool(self._waiting) and self._waiting[0] <= source_position
 
     def reached(self, source_position: int, target_end: int) -> None:
-        """The source has been copied up to this position: later records will be at `target_end` or after it."""
+        """Note that the source has been copied up to this position: later records will be at `target_end` or after
+        it.
+        """
         while self.is_behind(source_position):
             self.translated[self._waiting.popleft()] = target_end
 
@@ -98,13 +100,13 @@ class CopiedGroups:
         offsets: Mapping[str, Mapping[TopicPartition, int]],
         begins: Mapping[TopicPartition, int],
     ) -> Self:
-        """Groups with these offsets; those before `begins` have no translation."""
+        """Return the groups with these offsets; those before `begins` have no translation."""
         watched = {tp: {of_group[tp] for of_group in offsets.values() if tp in of_group} for tp in begins}
         translations = {tp: OffsetTranslation(watched[tp], begin) for tp, begin in begins.items()}
         return cls(target, topic, offsets, translations)
 
     async def commit(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Commits the offsets whose translation is known and not yet committed.  Raises KctlError.
+        """Commit the offsets whose translation is known and not yet committed.  Raises KctlError.
 
         `positions`: everything before these source offsets has been stored in the target or left out.
         """
@@ -137,7 +139,7 @@ class CopiedGroups:
                 self.done[group, tp] = Translated(new if is_kept else None, is_kept, outcome)
 
     async def _translate_up_to(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Translates offsets after which no record was copied: the next one will be at the end of the target."""
+        """Translate offsets after which no record was copied: the next one will be at the end of the target."""
         passed = [tp for tp, translation in self.translations.items() if translation.is_behind(positions[tp])]
         if passed:
             ends = await offset_ranges(self.target, [self._copy_of(tp) for tp in passed])
@@ -170,7 +172,7 @@ class CopiedGroups:
             self.done[group, tp] = Translated(offset, is_kept, outcomes.get(copy, Outcome(str(copy))))
 
     async def _present(self, group: str, tps: Collection[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
-        """Commits of the group in the target."""
+        """Return the commits of the group in the target."""
         copies = [self._copy_of(tp) for tp in tps]
         return await self.target.on_coordinator(group, lambda connection: committed_offsets(connection, group, copies))
 
@@ -189,5 +191,5 @@ class CopiedGroups:
 
 
 def metadata_for(source: TopicPartition, offset: int) -> str:
-    """Metadata of a commit that says which source offset it stands for."""
+    """Return the metadata of a commit that says which source offset it stands for."""
     return f"copied from {source} at {offset}"

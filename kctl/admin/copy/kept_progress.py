@@ -48,7 +48,7 @@ class ProgressMark(NamedTuple):
         target_cluster: str | None = None,
         partitions: int = 0,
     ) -> Self:
-        """The mark of a run between these topics as they are now."""
+        """Return the mark of a run between these topics as they are now."""
         ids = ["" if topic_id == ZERO_UUID else uuid_text(topic_id) for topic_id in (source, target)]
         return cls(ids[0], ids[1], source_cluster or "", target_cluster or "", partitions)
 
@@ -58,7 +58,7 @@ class ProgressMark(NamedTuple):
 
 
 def parse_mark(metadata: str) -> ProgressMark | None:
-    """The mark in the metadata of a commit; None if another program, or an earlier version, has committed."""
+    """Return the mark in the metadata of a commit; None if another program, or an earlier version, has committed."""
     if _KEY not in metadata or len(metadata) > _MARK_LENGTH_MAX:
         return None
     try:
@@ -98,15 +98,15 @@ class Distrust(NamedTuple):
 def distrusted(
     facts: Mapping[TopicPartition, PartitionFacts], now: ProgressMark
 ) -> tuple[list[Distrust], list[TopicPartition]]:
-    """The partitions whose progress cannot be trusted, and those whose topics could not be compared."""
-    marks = {tp: parse_mark(one.commit.metadata) for tp, one in facts.items() if one.commit is not None}
+    """Return the partitions whose progress cannot be trusted, and those whose topics could not be compared."""
+    marks = {tp: parse_mark(state.commit.metadata) for tp, state in facts.items() if state.commit is not None}
     partitions_then = max((mark.partitions for mark in marks.values() if mark is not None), default=0)
     found: list[Distrust] = []
     unidentified: list[TopicPartition] = []
-    for tp, one in sorted(facts.items()):
-        if one.commit is None:
+    for tp, state in sorted(facts.items()):
+        if state.commit is None:
             is_new = 0 < partitions_then <= tp.partition
-            if one.target_end > 0 and not is_new:
+            if state.target_end > 0 and not is_new:
                 text = "no progress is committed, but the target has had records: the progress may have expired"
                 found.append(Distrust(tp, text))
             continue
@@ -114,18 +114,20 @@ def distrusted(
         problem = None if mark is None else other_topic(mark, now)
         if problem is not None:
             found.append(Distrust(tp, problem))
-        elif one.history is not None:
-            text = f"records up to {one.commit.offset} were read, but the log has lost {one.history.range_text} of them"
-            found.append(Distrust(tp, text, _parting(one.history, mark, now)))
-        elif one.commit.offset > one.end:
-            found.append(Distrust(tp, f"records up to {one.commit.offset} were read, but the log ends at {one.end}"))
+        elif state.history is not None:
+            lost = f"the log has lost {state.history.range_text} of them"
+            text = f"records up to {state.commit.offset} were read, but {lost}"
+            found.append(Distrust(tp, text, _parting(state.history, mark, now)))
+        elif state.commit.offset > state.end:
+            text = f"records up to {state.commit.offset} were read, but the log ends at {state.end}"
+            found.append(Distrust(tp, text))
         elif mark is None or not is_identified(mark, now):
             unidentified.append(tp)
     return found, unidentified
 
 
 def _parting(history: Divergence, mark: ProgressMark | None, now: ProgressMark) -> Position | None:
-    """Where the histories part.  Unknown if the topic may be another one, with other records at all offsets."""
+    """Return where the histories part.  Unknown if the topic may be another one, with other records at all offsets."""
     is_same_topic = mark is not None and mark.source != "" and mark.source == now.source
     if history.end_offset is None or not is_same_topic:
         return None
@@ -133,7 +135,7 @@ def _parting(history: Divergence, mark: ProgressMark | None, now: ProgressMark) 
 
 
 def other_topic(mark: ProgressMark, now: ProgressMark) -> str | None:
-    """The reason if a topic is another one than when the progress was committed."""
+    """Return the reason if a topic is another one than when the progress was committed."""
     sides = (
         ("source", mark.source, now.source, mark.source_cluster, now.source_cluster),
         ("target", mark.target, now.target, mark.target_cluster, now.target_cluster),
@@ -147,20 +149,23 @@ def other_topic(mark: ProgressMark, now: ProgressMark) -> str | None:
 
 
 def is_identified(mark: ProgressMark, now: ProgressMark) -> bool:
-    """Whether the ids of all topics that have a part in the progress could be compared (Kafka 2.8 and newer)."""
+    """Return whether the ids of all topics that have a part in the progress could be compared (Kafka 2.8 and newer)."""
     has_source = bool(mark.source and now.source) or not (mark.source_cluster or mark.source)
     return has_source and bool(mark.target and now.target)
 
 
 def committed_position(commit: CommittedOffset) -> Position:
-    """The position of progress: with a mark, its epoch is that of a record."""
+    """Return the position of progress: with a mark, its epoch is that of a record."""
     return commit.position._replace(is_of_record=parse_mark(commit.metadata) is not None)
 
 
 async def find_divergences(
     client: ClusterClient, commits: Mapping[TopicPartition, CommittedOffset]
 ) -> dict[TopicPartition, Divergence]:
-    """The commits whose history is not in the log of their partition.  Raises ApiError and ClusterUnreachable."""
+    """Return the commits whose history is not in the log of their partition.
+
+    Raises ApiError and ClusterUnreachable.
+    """
     outcomes = await check_positions(client, {tp: committed_position(commit) for tp, commit in commits.items()})
     for tp, outcome in outcomes.items():
         if isinstance(outcome, ApiError):

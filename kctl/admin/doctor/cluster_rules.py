@@ -20,7 +20,9 @@ QUORUM = command("metadata-quorum", "describe")
 
 
 def quorum(snapshot: Snapshot) -> Findings:
-    """The metadata quorum of a KRaft cluster: no leader, voters that do not follow, brokers that are behind."""
+    """Find problems of the metadata quorum of a KRaft cluster: no leader, voters that do not follow, brokers that are
+    behind.
+    """
     state = snapshot.quorum
     if state is None:
         return
@@ -86,7 +88,7 @@ def _last_fetch(node: NodeState) -> str:
 
 
 def controller(snapshot: Snapshot) -> Findings:
-    """A cluster on ZooKeeper without a controller."""
+    """Find a cluster on ZooKeeper without a controller."""
     if snapshot.is_kraft is not False:
         return
     listed_ids = {broker.broker_id for broker in snapshot.brokers if broker.is_listed}
@@ -102,7 +104,7 @@ def controller(snapshot: Snapshot) -> Findings:
 
 
 def brokers(snapshot: Snapshot) -> Findings:
-    """Brokers that are down, do not respond, or do not act, each with everything that follows from it."""
+    """Find brokers that are down, do not respond, or do not act, each with everything that follows from it."""
     for broker in snapshot.brokers:
         name = f"broker {broker.broker_id}"
         if not broker.is_listed or broker.problem is not None:
@@ -172,7 +174,7 @@ def _alive_isr(snapshot: Snapshot, partition: PartitionState) -> list[int]:
 
 
 def versions(snapshot: Snapshot) -> Findings:
-    """Brokers of different versions, and features whose level is behind what all brokers support."""
+    """Find brokers of different versions, and features whose level is behind what all brokers support."""
     by_apis: dict[tuple[tuple[str, str], ...], list[int]] = defaultdict(list)
     for broker in snapshot.brokers:
         if broker.apis:
@@ -189,7 +191,7 @@ def versions(snapshot: Snapshot) -> Findings:
             evidence=tuple(
                 f"{named('broker', ids)}: {differing} {apis.get(differing, 'missing')}" for apis, ids in tables
             ),
-            look=command("cluster api-versions"),
+            look=command("cluster", "api-versions"),
             repair="bring all brokers to one version",
         )
     for feature in snapshot.features:
@@ -209,7 +211,7 @@ def versions(snapshot: Snapshot) -> Findings:
 
 
 def certificates(snapshot: Snapshot) -> Findings:
-    """Certificates of brokers that expire soon."""
+    """Find certificates of brokers that expire soon."""
     for certificate in snapshot.certificates:
         left_ms = certificate.expires_ms - snapshot.taken_ms
         if left_ms > CERTIFICATE_WARNING_MS:
@@ -245,7 +247,7 @@ def disks(snapshot: Snapshot) -> Findings:
 
 
 def _file_systems(snapshot: Snapshot) -> list[list[DirectoryState]]:
-    """The directories of each broker by file system: those with the same size and free space share one."""
+    """Return the directories of each broker by file system: those with the same size and free space share one."""
     found: dict[tuple[int, int | None, int | None], list[DirectoryState]] = defaultdict(list)
     for directory in snapshot.directories:
         if directory.error is None and directory.usable_bytes is not None:

@@ -36,7 +36,7 @@ class Ranked(NamedTuple):
 
 
 def diagnose(snapshot: Snapshot, silenced: Collection[str] = ()) -> list[Ranked]:
-    """All findings of the rules that are not silenced: the most severe first, then by rule, then by impact."""
+    """Return all findings of the rules that are not silenced: the most severe first, then by rule, then by impact."""
     order = {name: at for at, name in enumerate(RULES)}
     found = [
         Ranked(name, finding) for name, rule in RULES.items() if name not in silenced for finding in rule(snapshot)

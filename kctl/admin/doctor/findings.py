@@ -52,19 +52,19 @@ Rule = Callable[[Snapshot], Findings]
 
 
 def command(*words: str) -> str:
-    """A kctl command line, with each word quoted for a shell."""
+    """Return a kctl command line, with each word quoted for a shell."""
     return shlex.join(["kctl", *words])
 
 
 def listed(names: Iterable[object]) -> str:
-    """Some of the names, and how many there are beside them."""
+    """Return some of the names, and how many there are beside them."""
     shown = [str(name) for name in names]
     rest = len(shown) - NAMES_SHOWN_MAX
     return ", ".join(shown[:NAMES_SHOWN_MAX]) + (f" and {rest:,} more" if rest > 0 else "")
 
 
 def named(noun: str, ids: Collection[int]) -> str:
-    """`broker 2`, or `brokers 2, 3`."""
+    """Return `broker 2`, or `brokers 2, 3`."""
     text = listed(sorted(ids))
     return f"{noun} {text}" if len(ids) == 1 else f"{noun}s {text}"
 

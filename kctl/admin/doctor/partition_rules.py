@@ -21,7 +21,7 @@ SKEW_BYTES_MIN = 1 << 30
 
 
 def out_of_sync(snapshot: Snapshot) -> Findings:
-    """Partitions with a problem although all their replicas are on brokers that respond, by what they lack."""
+    """Find partitions with a problem although all their replicas are on brokers that respond, by what they lack."""
     responding = snapshot.responding
     missing_of: dict[frozenset[int], list[tuple[TopicState, PartitionState]]] = defaultdict(list)
     leaderless = []
@@ -64,7 +64,7 @@ def out_of_sync(snapshot: Snapshot) -> Findings:
 
 
 def _is_explained(snapshot: Snapshot, partition: PartitionState) -> bool:
-    """Whether the finding about a broker that is down says that the partition has no leader."""
+    """Return whether the finding about a broker that is down says that the partition has no leader."""
     down = {broker.broker_id for broker in snapshot.brokers} - snapshot.responding
     return not down.isdisjoint((*(partition.isr or partition.replicas), partition.leader))
 
@@ -81,7 +81,7 @@ def _refuses(topic: TopicState, partition: PartitionState) -> bool:
 
 
 def one_failure_away(snapshot: Snapshot) -> Findings:
-    """What the failure of one more broker stops, where a replica is missing already."""
+    """Find what the failure of one more broker stops, where a replica is missing already."""
     stops: dict[int, set[str]] = defaultdict(set)
     last_copy: Counter[int] = Counter()
     for topic, partition in snapshot.partitions():
@@ -93,7 +93,9 @@ def one_failure_away(snapshot: Snapshot) -> Findings:
                 stops[replica].add(topic.name)
         if len(in_sync) == 1:
             last_copy[in_sync[0]] += 1
-    for broker_id in sorted(stops.keys() | last_copy.keys(), key=lambda one: (-last_copy[one], -len(stops[one]), one)):
+    for broker_id in sorted(
+        stops.keys() | last_copy.keys(), key=lambda broker: (-last_copy[broker], -len(stops[broker]), broker)
+    ):
         effects = []
         if stops[broker_id]:
             effects.append(f"stops writes with acks=all to {counted(len(stops[broker_id]), 'topic')}")
@@ -111,7 +113,7 @@ def one_failure_away(snapshot: Snapshot) -> Findings:
 
 
 def durability(snapshot: Snapshot) -> Findings:
-    """Topics that lose records or stop with one failure even when everything is well."""
+    """Find topics that lose records or stop with one failure even when everything is well."""
     yield from _topics_with(
         snapshot,
         lambda topic, factor: topic.min_insync_replicas is not None and topic.min_insync_replicas > factor,
@@ -155,7 +157,7 @@ def durability(snapshot: Snapshot) -> Findings:
 def _topics_with(
     snapshot: Snapshot, has: Callable[[TopicState, int], bool], severity: Severity, cause: str, repair: str
 ) -> Findings:
-    """One finding about all topics for which `has` is true of the topic and its smallest number of replicas."""
+    """Yield one finding about all topics for which `has` is true of the topic and its smallest number of replicas."""
     found = [
         topic.name
         for topic in snapshot.topics
@@ -174,7 +176,7 @@ def _topics_with(
 
 
 def moves(snapshot: Snapshot) -> Findings:
-    """Reassignments that do not move, and throttles that nothing needs any more."""
+    """Find reassignments that do not move, and throttles that nothing needs any more."""
     stuck = [move for move in snapshot.reassignments if move.adding and move.moved_bytes == 0]
     if stuck:
         away = {broker for move in stuck for broker in move.adding} - snapshot.responding
@@ -223,7 +225,7 @@ def moves(snapshot: Snapshot) -> Findings:
 
 
 def distribution(snapshot: Snapshot) -> Findings:
-    """Leaders that are not the preferred ones, and brokers with much more than their share."""
+    """Find leaders that are not the preferred ones, and brokers with much more than their share."""
     led: Counter[int] = Counter()
     elsewhere = []
     for topic, partition in snapshot.partitions():
@@ -263,7 +265,7 @@ def distribution(snapshot: Snapshot) -> Findings:
 
 
 def unused_topics(snapshot: Snapshot) -> Findings:
-    """Topics without records."""
+    """Find topics without records."""
     empty = [topic.name for topic in snapshot.topics if topic.records == 0 and not topic.is_internal]
     if empty:
         yield Finding(

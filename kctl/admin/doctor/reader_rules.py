@@ -21,7 +21,9 @@ ENDED_LATE_MS = 60_000
 
 
 def groups(snapshot: Snapshot) -> Findings:
-    """Groups that lose records, stopped, stand still or are behind, each with the reason that the snapshot shows."""
+    """Yield the groups that lose records, stopped, stand still or are behind, each with the reason that the snapshot
+    shows.
+    """
     for group in snapshot.groups:
         if group.error is not None:
             continue
@@ -101,7 +103,7 @@ def _behind(group: GroupState, severity: Severity, blocking: TransactionState | 
 
 
 def _blocking(snapshot: Snapshot, group: GroupState) -> TransactionState | None:
-    """The transaction at whose first offset the group has stopped."""
+    """Return the transaction at whose first offset the group has stopped."""
     places = {(topic, partition): committed for topic, partition, committed in group.lag_partitions}
     for transaction in snapshot.transactions:
         if places.get((transaction.topic, transaction.partition)) == transaction.start_offset:

@@ -101,7 +101,7 @@ class _Parts:
     unseen: list[Unseen] = field(default_factory=list)
 
     async def read(self, what: str, work: Awaitable[T], default: T, limit_s: float | None = None) -> T:
-        """The result, or `default` with an entry in `unseen`."""
+        """Return the result, or `default` with an entry in `unseen`."""
         try:
             async with asyncio.timeout(limit_s or self.part_s):
                 return await work
@@ -112,19 +112,19 @@ class _Parts:
         return default
 
     def note(self, what: str, reason: str, remedy: str = "") -> None:
-        """Adds an entry, once."""
+        """Add an entry, once."""
         entry = Unseen(what=what, reason=reason, remedy=remedy)
         if entry not in self.unseen:
             self.unseen.append(entry)
 
     def note_error(self, what: str, error: KctlError) -> None:
-        """Adds an entry with the missing permission, if it is one."""
+        """Add an entry with the missing permission, if it is one."""
         code = error.code if isinstance(error, ApiError) else ErrorCode.NONE
         if code is not ErrorCode.UNSUPPORTED_VERSION:  # Older brokers do not have everything.
             self.note(what, str(error), _PERMISSIONS.get(code, ""))
 
     def note_outcomes(self, what: str, failed: Collection[Outcome]) -> None:
-        """Adds an entry for each kind of error of several brokers or items."""
+        """Add an entry for each kind of error of several brokers or items."""
         names: dict[tuple[ErrorCode, str], list[str]] = defaultdict(list)
         for outcome in failed:
             if outcome.error is not ErrorCode.UNSUPPORTED_VERSION:
@@ -134,7 +134,7 @@ class _Parts:
 
 
 async def take_snapshot(client: ClusterClient, tls: TlsSettings | None, *, timeout_ms: int) -> Snapshot:
-    """The state of the cluster.  `tls` are the settings of connections with TLS.
+    """Return the state of the cluster.  `tls` are the settings of connections with TLS.
 
     Raises ClusterUnreachable if no broker returns metadata.
     """
@@ -243,7 +243,7 @@ async def _brokers(client: ClusterClient, metadata: ClusterMetadata) -> tuple[Br
 async def _controllers(
     client: ClusterClient, parts: _Parts
 ) -> tuple[bool, QuorumState | None, Mapping[TopicPartition, Ongoing]]:
-    """What only controllers know: the quorum, as `_quorum`, and the reassignments.
+    """Read what only controllers know: the quorum, as `_quorum`, and the reassignments.
 
     Uses a connection of its own: a broker that waits for a controller handles no other request of the connection.
     """
@@ -257,7 +257,7 @@ async def _controllers(
 
 
 async def _quorum(client: ClusterClient, parts: _Parts) -> tuple[bool, QuorumState | None]:
-    """Whether the cluster has a quorum of controllers, and its state if the user may see it."""
+    """Return whether the cluster has a quorum of controllers, and its state if the user may see it."""
     connections = client.open_connections()
     if not any(connection.versions.supports(DescribeQuorumRequest) for connection in connections):
         return False, None
@@ -311,7 +311,7 @@ async def _properties(
 
 
 async def _limits(client: ClusterClient, alive: Collection[int], parts: _Parts) -> Mapping[int, int]:
-    """The lower limit of replication of the brokers that have one."""
+    """Return the lower limit of replication of the brokers that have one."""
     resources = [ConfigResource(ResourceType.BROKER, str(broker_id)) for broker_id in alive]
     found = await describe_configs(client, resources, names=list(_RATES), synonyms=False)
     limits = {}
@@ -350,11 +350,11 @@ async def _offsets(client: ClusterClient, led: Collection[TopicPartition], metad
         client, dict.fromkeys(led, LATEST), isolation=IsolationLevel.READ_COMMITTED, known=metadata
     )
     ranges = await list_offsets_at(client, led, (EARLIEST, LATEST), known=metadata)
-    known = {tp: one for tp, one in ranges.items() if not isinstance(one, ApiError)}
+    known = {tp: bounds for tp, bounds in ranges.items() if not isinstance(bounds, ApiError)}
     return _Offsets(
-        {tp: one[0].offset for tp, one in known.items()},
-        {tp: one.offset for tp, one in committed.items() if not isinstance(one, ApiError)},
-        {tp: one[1].offset for tp, one in known.items()},
+        {tp: bounds[0].offset for tp, bounds in known.items()},
+        {tp: offset.offset for tp, offset in committed.items() if not isinstance(offset, ApiError)},
+        {tp: bounds[1].offset for tp, bounds in known.items()},
     )
 
 
@@ -396,7 +396,7 @@ def _topics(
 
 
 async def _log_dirs(client: ClusterClient, alive: Collection[int], parts: _Parts) -> list[LogDir]:
-    """The directories of the brokers that respond."""
+    """Return the directories of the brokers that respond."""
     nothing: tuple[list[LogDir], list[Outcome]] = ([], [])
     found, failed = await parts.read("log directories", describe_log_dirs(client, alive), nothing)
     parts.note_outcomes("log directories of broker", failed)
@@ -433,12 +433,12 @@ def _reassignments(
         ReassignmentState(
             topic=tp.topic,
             partition=tp.partition,
-            adding=tuple(one.adding),
-            removing=tuple(one.removing),
+            adding=tuple(reassignment.adding),
+            removing=tuple(reassignment.removing),
             copied_bytes=last[tp] if after else None,
             moved_bytes=last[tp] - first[tp] if after and before else None,
         )
-        for tp, one in sorted(ongoing.items())
+        for tp, reassignment in sorted(ongoing.items())
     )
 
 
@@ -478,7 +478,7 @@ def _group(group: GroupLag, kind: str) -> GroupState:
     judged = [(part, part.judgement) for part in group.partitions if part.judgement is not None]
     ordered = sorted(judged, key=lambda pair: (-pair[1].verdict, -(pair[1].lag or 0)))
     worst, judgement = ordered[0] if ordered else (None, None)
-    uncommitted = [one for one, _ in judged if one.committed is None and _records(one)]
+    uncommitted = [lag for lag, _ in judged if lag.committed is None and _records(lag)]
     return GroupState(
         group_id=group.outcome.name,
         type=kind,
@@ -494,22 +494,22 @@ def _group(group: GroupLag, kind: str) -> GroupState:
         committed=worst.committed if worst else None,
         lag=judgement.lag if judgement else None,
         lag_partitions=tuple(
-            (one.tp.topic, one.tp.partition, one.committed)
-            for one, found in ordered[:PLACES_MAX]
-            if one.committed is not None and (found.lag or found.verdict is not Verdict.OK)
+            (lag.tp.topic, lag.tp.partition, lag.committed)
+            for lag, found in ordered[:PLACES_MAX]
+            if lag.committed is not None and (found.lag or found.verdict is not Verdict.OK)
         ),
-        client_ids=tuple(sorted({one.member.client_id for one, _ in judged if one.member is not None}))[:PLACES_MAX],
+        client_ids=tuple(sorted({lag.member.client_id for lag, _ in judged if lag.member is not None}))[:PLACES_MAX],
     )
 
 
-def _records(one: PartitionLag) -> int:
-    return 0 if one.log is None else max(0, one.log.end - one.log.start)
+def _records(partition: PartitionLag) -> int:
+    return 0 if partition.log is None else max(0, partition.log.end - partition.log.start)
 
 
 async def _transactions(
     client: ClusterClient, offsets: _Offsets, now_ms: int, parts: _Parts
 ) -> tuple[TransactionState, ...]:
-    """The open transactions of partitions whose last stable offset is below their high watermark."""
+    """Return the open transactions of partitions whose last stable offset is below their high watermark."""
     blocked = sorted(tp for tp, stable in offsets.stable.items() if tp in offsets.ends and stable < offsets.ends[tp])
     if len(blocked) > BLOCKED_PARTITIONS_MAX:
         parts.note(
@@ -527,14 +527,16 @@ async def _transactions(
         else:
             opened += [(tp, producer) for producer in producers if producer.has_transaction]
     parts.note_outcomes("producers of", failed)
-    listed, failed = await list_transactions(client, producer_ids=sorted({one.producer_id for _, one in opened}))
+    listed, failed = await list_transactions(
+        client, producer_ids=sorted({transaction.producer_id for _, transaction in opened})
+    )
     described = await describe_transactions(client, [transaction.transactional_id for transaction in listed])
     failed += [transaction.outcome for transaction in described if not transaction.outcome.is_done]
     parts.note_outcomes("transactions of", failed)
     owners = {transaction.producer_id: transaction for transaction in described if transaction.outcome.is_done}
     return tuple(
-        _transaction(tp, one, owners.get(one.producer_id), offsets, now_ms, is_owner_known=not failed)
-        for tp, one in opened
+        _transaction(tp, transaction, owners.get(transaction.producer_id), offsets, now_ms, is_owner_known=not failed)
+        for tp, transaction in opened
     )
 
 
@@ -578,11 +580,13 @@ async def _certificates(
     def read(broker_id: int) -> CertificateState | KctlError:
         broker = metadata.brokers[broker_id]
         try:
-            one = server_certificate(broker.host, broker.port, tls, left_s=lambda: end_s - monotonic())
+            certificate = server_certificate(broker.host, broker.port, tls, left_s=lambda: end_s - monotonic())
         except KctlError as error:
             return error
         return CertificateState(
-            broker_id=broker_id, subject=one.subject, expires_ms=round(one.valid_until.timestamp() * 1000)
+            broker_id=broker_id,
+            subject=certificate.subject,
+            expires_ms=round(certificate.valid_until.timestamp() * 1000),
         )
 
     found = await asyncio.gather(*(asyncio.to_thread(read, broker_id) for broker_id in sorted(alive)))

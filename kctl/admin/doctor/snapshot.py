@@ -229,7 +229,7 @@ class Snapshot:
     unseen: tuple[Unseen, ...] = ()
 
     def partitions(self) -> Iterator[tuple[TopicState, PartitionState]]:
-        """All partitions with their topics."""
+        """Yield all partitions with their topics."""
         for topic in self.topics:
             for partition in topic.partitions:
                 yield topic, partition
@@ -244,7 +244,7 @@ class Snapshot:
 
 
 def document_of(snapshot: Snapshot) -> dict[str, Any]:
-    """The snapshot as values that JSON has."""
+    """Return the snapshot as values that JSON has."""
     return {"format": FORMAT, **_object_of(snapshot)}
 
 
@@ -267,7 +267,7 @@ def _plain(value: Any) -> Any:
 
 
 def snapshot_of(document: Any) -> Snapshot:
-    """The inverse of `document_of`; unknown fields are ignored.  Raises UsageError, naming the field."""
+    """Return the inverse of `document_of`; unknown fields are ignored.  Raises UsageError, naming the field."""
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise UsageError(f"this is not a snapshot of 'kctl doctor --save': its format is not {FORMAT}")
     found: Snapshot = _value(document, Snapshot, "snapshot")
@@ -275,7 +275,7 @@ def snapshot_of(document: Any) -> Snapshot:
 
 
 def _value(value: Any, kind: Any, where: str) -> Any:
-    """The value as `kind`, which is a class of this module or what their fields are annotated with."""
+    """Return the value as `kind`, which is a class of this module or what their fields are annotated with."""
     if dataclasses.is_dataclass(kind):
         if not isinstance(value, dict):
             raise UsageError(f"{where} must be an object")

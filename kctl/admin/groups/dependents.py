@@ -53,7 +53,7 @@ class Readings:
 
 
 def dependents_of(topic: str, readings: Readings) -> list[Dependent]:
-    """The dependents of the topic: first those that use it now, then those that only name it."""
+    """Return the dependents of the topic: first those that use it now, then those that only name it."""
     return [
         *_kafka(topic, readings),
         *_groups(topic, readings.groups),
@@ -72,7 +72,7 @@ def _kafka(topic: str, readings: Readings) -> Iterator[Dependent]:
 def _groups(topic: str, groups: Iterable[GroupDescription]) -> Iterator[Dependent]:
     for group in sorted(groups, key=lambda group: group.outcome.name):
         members = sum(_reads(group, index, topic) for index in range(len(group.members)))
-        committed = sum(one.tp.topic == topic and one.committed_offset >= 0 for one in group.offsets)
+        committed = sum(offset.tp.topic == topic and offset.committed_offset >= 0 for offset in group.offsets)
         if members or committed:
             parts = [_count(members, "active member"), _count(committed, "committed offset")]
             yield Dependent(DependentKind.GROUP, group.outcome.name, " and ".join(filter(None, parts)))
@@ -86,7 +86,11 @@ def _reads(group: GroupDescription, index: int, topic: str) -> bool:
 
 def _transactions(topic: str, producers: Mapping[TopicPartition, Sequence[ActiveProducer]]) -> Iterator[Dependent]:
     opened = Counter(
-        one.producer_id for tp, found in producers.items() if tp.topic == topic for one in found if one.has_transaction
+        producer.producer_id
+        for tp, found in producers.items()
+        if tp.topic == topic
+        for producer in found
+        if producer.has_transaction
     )
     for producer_id, partitions in sorted(opened.items()):
         yield Dependent(

@@ -51,9 +51,12 @@ class Dependents(NamedTuple):
 
 
 async def find_dependents(client: ClusterClient, topics: Sequence[Topic]) -> Dependents:
-    """The dependents of the topics.  Needs an event loop.  Raises ClusterUnreachable if topics cannot be listed."""
+    """Return the dependents of the topics.
+
+    Needs an event loop.  Raises ClusterUnreachable if topics cannot be listed.
+    """
     names = [topic.name for topic in topics]
-    partitions = [TopicPartition(topic.name, one.partition) for topic in topics for one in topic.partitions]
+    partitions = [TopicPartition(topic.name, partition.partition) for topic in topics for partition in topic.partitions]
     unchecked: list[str] = []
 
     async def limited(what: str, reading: Awaitable[T], default: T) -> T:
@@ -83,7 +86,7 @@ async def find_dependents(client: ClusterClient, topics: Sequence[Topic]) -> Dep
 
 async def _groups(client: ClusterClient, unchecked: list[str]) -> list[GroupDescription]:
     listed, failed = await list_groups(client)
-    unchecked += [f"groups of broker {one.name}: {one.message}" for one in failed]
+    unchecked += [f"groups of broker {outcome.name}: {outcome.message}" for outcome in failed]
     ids = sorted(group.group_id for group in listed if group.type.lower() not in OTHER_TYPES)
     if len(ids) > DEPENDENTS_GROUPS_MAX:
         unchecked.append(f"groups: only the first {DEPENDENTS_GROUPS_MAX} of {len(ids)} were checked")
@@ -100,11 +103,11 @@ async def _producers(
     client: ClusterClient, partitions: Collection[TopicPartition], unchecked: list[str]
 ) -> dict[TopicPartition, list[ActiveProducer]]:
     described = await describe_producers(client, partitions) if partitions else {}
-    failed = {tp: one for tp, one in described.items() if isinstance(one, ApiError)}
+    failed = {tp: producers for tp, producers in described.items() if isinstance(producers, ApiError)}
     if failed:
         tp, error = min(failed.items())
         unchecked.append(f"transactions of {counted(len(failed), 'partition')} ({tp}, ...): {error}")
-    return {tp: one for tp, one in described.items() if not isinstance(one, ApiError)}
+    return {tp: producers for tp, producers in described.items() if not isinstance(producers, ApiError)}
 
 
 def _named(topic: str) -> AclFilter:

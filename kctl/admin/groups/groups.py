@@ -42,7 +42,7 @@ class ListedGroup:
 async def list_groups(
     client: ClusterClient, states: Sequence[str] = (), types: Sequence[str] = ()
 ) -> tuple[list[ListedGroup], list[Outcome]]:
-    """The groups of all brokers, and the brokers with an error; only those with `states` and `types`, if given.
+    """Return the groups of all brokers, and the brokers with an error; only those with `states` and `types`, if given.
 
     A filter that a broker does not support is UNSUPPORTED_VERSION, except for the type classic, because brokers that
     do not return types have only classic groups.
@@ -86,7 +86,9 @@ async def list_groups(
 
 
 async def describe_groups(client: ClusterClient, group_ids: Collection[str]) -> list[GroupDescription]:
-    """State, members, committed offsets and lag of the groups, by name; GROUP_ID_NOT_FOUND for unknown groups."""
+    """Return the state, members, committed offsets and lag of the groups, by name; GROUP_ID_NOT_FOUND for unknown
+    groups.
+    """
     groups = await look_up_groups(client, group_ids)
     partitions = {tp for group in groups for tp in _partitions_of(group)}
     ends = await list_offsets(client, dict.fromkeys(partitions, LATEST)) if partitions else {}
@@ -100,27 +102,33 @@ async def look_up_group(client: ClusterClient, group_id: str) -> GroupDescriptio
 
 
 async def look_up_groups(client: ClusterClient, group_ids: Collection[str]) -> list[GroupDescription]:
-    """Groups and committed offsets by name, with -1 as the end of all partitions.
+    """Return the groups and committed offsets by name, with -1 as the end of all partitions.
 
     A group of a type that kctl cannot describe has INVALID_REQUEST, with its type and state.
     """
 
     async def send_to(connection: Connection, names: list[str]) -> dict[str, GroupDescription | ApiError]:
         found = await _described(client, connection, names)
-        known = [name for name, one in found.items() if isinstance(one, GroupDescription) and one.outcome.is_done]
+        known = [
+            name
+            for name, description in found.items()
+            if isinstance(description, GroupDescription) and description.outcome.is_done
+        ]
         for name, offsets in (await _committed(client, connection, known)).items():
             found[name] = _with_offsets(found[name], offsets, connection.address)
         return found
 
     found = await on_coordinators(client, group_ids, send_to)
     return [
-        GroupDescription(Outcome(name, one.code, str(one))) if isinstance(one, ApiError) else one
-        for name, one in found.items()
+        GroupDescription(Outcome(name, description.code, str(description)))
+        if isinstance(description, ApiError)
+        else description
+        for name, description in found.items()
     ]
 
 
 async def delete_groups(client: ClusterClient, group_ids: Collection[str]) -> list[Outcome]:
-    """Deletes empty groups and their offsets; one outcome per group."""
+    """Delete empty groups and their offsets; one outcome per group."""
 
     async def send_to(connection: Connection, names: list[str]) -> dict[str, Outcome | ApiError]:
         response = await connection.send(DeleteGroupsRequest(groups_names=names), DeleteGroupsResponse)
@@ -131,14 +139,15 @@ async def delete_groups(client: ClusterClient, group_ids: Collection[str]) -> li
 
     found = await on_coordinators(client, group_ids, send_to)
     return [
-        Outcome(name, one.code, str(one)) if isinstance(one, ApiError) else one for name, one in sorted(found.items())
+        Outcome(name, outcome.code, str(outcome)) if isinstance(outcome, ApiError) else outcome
+        for name, outcome in sorted(found.items())
     ]
 
 
 async def _described(
     client: ClusterClient, connection: Connection, names: list[str]
 ) -> dict[str, GroupDescription | ApiError]:
-    """Describes the groups without offsets."""
+    """Describe the groups without offsets."""
     responses = await client.gather(
         [
             connection.send(DescribeGroupsRequest(groups=piece), DescribeGroupsResponse)
@@ -188,7 +197,7 @@ def _description(group: DescribedGroup, newer: GroupDescription | ApiError | Non
 
 
 def _moved(error_code: int) -> ApiError | None:
-    """Raises the error if it makes the client look up the coordinator again."""
+    """Return the error if it makes the client look up the coordinator again."""
     code = ErrorCode.of(error_code)
     return ApiError(code) if code in COORDINATOR_MOVED else None
 
@@ -196,7 +205,7 @@ def _moved(error_code: int) -> ApiError | None:
 async def _committed(
     client: ClusterClient, connection: Connection, names: list[str]
 ) -> dict[str, list[GroupOffset] | ApiError]:
-    """All committed offsets of the groups, without the ends of the partitions."""
+    """Return all committed offsets of the groups, without the ends of the partitions."""
     pieces = _pieces(names, groups_per_request(connection)) if names else []
     replies = await client.gather([fetch_commits(connection, dict.fromkeys(piece)) for piece in pieces])
     missing = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, NO_RESULT)
@@ -238,13 +247,13 @@ def _with_offsets(
 
 
 def _partitions_of(group: GroupDescription) -> set[TopicPartition]:
-    """Partitions with a committed offset or assigned to a member."""
-    return {one.tp for one in group.offsets} | {tp for member in group.members for tp in member.assignment}
+    """Return the partitions with a committed offset or assigned to a member."""
+    return {offset.tp for offset in group.offsets} | {tp for member in group.members for tp in member.assignment}
 
 
 def _with_ends(group: GroupDescription, ends: Outcomes[OffsetAt]) -> tuple[GroupOffset, ...]:
-    """Committed offsets, and assigned partitions without one, with the ends of their logs."""
-    known = {one.tp: one for one in group.offsets}
+    """Return committed offsets, and assigned partitions without one, with the ends of their logs."""
+    known = {offset.tp: offset for offset in group.offsets}
     return tuple(
         _with_end(known.get(tp) or GroupOffset(tp, -1, -1, "", -1), ends[tp]) for tp in sorted(_partitions_of(group))
     )
@@ -257,7 +266,7 @@ def _with_end(offset: GroupOffset, end: OffsetAt | ApiError) -> GroupOffset:
 
 
 def _assignment(data: bytes) -> tuple[TopicPartition, ...]:
-    """The partitions in a member's assignment; none when it is empty or not in the consumer's format."""
+    """Return the partitions in a member's assignment; none when it is empty or not in the consumer's format."""
     if not data:
         return ()
     try:

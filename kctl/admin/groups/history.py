@@ -84,7 +84,7 @@ class GroupRecord(NamedTuple):
 def group_records(
     buffer: memoryview, header: BatchHeader, groups: Collection[str]
 ) -> Iterator[CommitRecord | GroupRecord]:
-    """The records of one batch about these groups.
+    """Yield the records of one batch about these groups.
 
     Raises CorruptBatch; records that cannot be decoded, and those of newer versions, are skipped.
     """
@@ -144,16 +144,16 @@ class CommitHistory:
     _failed: set[TopicPartition] = field(default_factory=set)
 
     def of(self, group: str, tp: TopicPartition) -> tuple[Position, ...]:
-        """The known commits in the order of the log."""
+        """Return the known commits in the order of the log."""
         return tuple(self.commits.get((group, tp), ()))
 
     def keep(self, present: Collection[Key]) -> None:
-        """Removes the commits of all other partitions."""
+        """Remove the commits of all other partitions."""
         for key in self.commits.keys() - present:
             del self.commits[key]
 
     def since_ms(self, group: str) -> int | None:
-        """All commits of the group since this time are known; None if the history is unknown."""
+        """Return the time since which all commits of the group are known; None if the history is unknown."""
         if not self._partition_count:
             return None
         partition = self._partition_of(group)
@@ -161,7 +161,7 @@ class CommitHistory:
         return None if cursor is None or partition in self._failed else cursor.since_ms
 
     async def read(self, client: ClusterClient, groups: Collection[str], since_ms: int) -> None:
-        """Reads the commits since this time, or since the last call; removes older ones."""
+        """Read the commits since this time, or since the last call; remove older ones."""
         self.problem = ""
         self._forget(since_ms)
         try:
@@ -180,7 +180,7 @@ class CommitHistory:
             self.problem = str(error)
 
     def _start_again(self, partitions: Collection[TopicPartition]) -> None:
-        """Forgets what was read of these partitions."""
+        """Forget what was read of these partitions."""
         again = self._cursors.keys() & partitions
         if again:
             for tp in again:
@@ -204,7 +204,7 @@ class CommitHistory:
                 self.commits[key] = kept or positions[-1:]
 
     async def _place(self, client: ClusterClient, partitions: Collection[TopicPartition], since_ms: int) -> None:
-        """Sets cursors to the first record since that time, or to the last LAG_HISTORY_RECORDS_MAX records in all."""
+        """Set cursors to the first record since that time, or to the last LAG_HISTORY_RECORDS_MAX records in all."""
         if not partitions:
             return
         ends = await list_offsets(client, dict.fromkeys(partitions, LATEST), isolation=IsolationLevel.READ_COMMITTED)
@@ -234,12 +234,12 @@ class CommitHistory:
             responses = await fetch_batches(
                 connection, positions, limits=_LIMITS, isolation=IsolationLevel.READ_COMMITTED
             )
-            return {one.tp: self._add(one, groups) for one in responses}
+            return {response.tp: self._add(response, groups) for response in responses}
 
         pending = [tp for tp in ends if self._cursors[tp].position < ends[tp]]
         while pending and left_bytes > 0:
             outcomes = await on_leaders(client, pending, send)
-            left_bytes -= sum(one for one in outcomes.values() if isinstance(one, int))
+            left_bytes -= sum(size for size in outcomes.values() if isinstance(size, int))
             # A partition without progress has an error, or nothing more to read before its end.
             pending = [tp for tp in pending if outcomes[tp] and self._is_behind(tp, ends[tp], outcomes[tp])]
         self._failed = {tp for tp in requested if tp not in ends or self._cursors[tp].position < ends[tp]}
@@ -248,7 +248,7 @@ class CommitHistory:
         return not isinstance(outcome, ApiError) and self._cursors[tp].position < end
 
     def _add(self, fetched: FetchedPartition, groups: frozenset[str]) -> int | ApiError:
-        """Adds the commits of one response; returns its size."""
+        """Add the commits of one response; return its size."""
         if fetched.error is not ErrorCode.NONE:
             return ApiError(fetched.error)
         cursor = self._cursors[fetched.tp]
@@ -257,10 +257,10 @@ class CommitHistory:
                 if cursor.is_clipped:
                     cursor.since_ms, cursor.is_clipped = max(cursor.since_ms, header.max_timestamp), False
                 if is_visible and header.last_offset >= cursor.position:
-                    for one in group_records(fetched.records, header, groups):
-                        if isinstance(one, CommitRecord) and one.value is not None:
-                            position = Position(one.time_ms, one.value.offset)
-                            self._keep(self.commits.setdefault((one.group, one.tp), []), position)
+                    for record in group_records(fetched.records, header, groups):
+                        if isinstance(record, CommitRecord) and record.value is not None:
+                            position = Position(record.time_ms, record.value.offset)
+                            self._keep(self.commits.setdefault((record.group, record.tp), []), position)
                 cursor.position = max(cursor.position, header.next_offset)
         except CorruptBatch:
             return ApiError(ErrorCode.CORRUPT_MESSAGE)
@@ -284,7 +284,7 @@ async def read_group_records(
     since_ms: int | None = None,
     bytes_max: int = GROUP_HISTORY_BYTES_MAX,
 ) -> bool:
-    """Passes the records of the group to `add` in the order of the log, from the first one at or after `since_ms`.
+    """Pass the records of the group to `add` in the order of the log, from the first one at or after `since_ms`.
 
     False if there are more than `bytes_max` bytes and the rest has not been read.  Raises ApiError.
     """
@@ -322,8 +322,10 @@ async def _fetch(client: ClusterClient, tp: TopicPartition, position: int) -> Fe
             connection, dict.fromkeys(tps, position), limits=_HISTORY_LIMITS, isolation=_ISOLATION
         )
         return {
-            one.tp: one if one.error is ErrorCode.NONE else ApiError(one.error, f"{one.tp}: {one.error.description}")
-            for one in responses
+            response.tp: response
+            if response.error is ErrorCode.NONE
+            else ApiError(response.error, f"{response.tp}: {response.error.description}")
+            for response in responses
         }
 
     outcome = (await on_leaders(client, [tp], send))[tp]
@@ -333,7 +335,7 @@ async def _fetch(client: ClusterClient, tp: TopicPartition, position: int) -> Fe
 
 
 def _read(fetched: FetchedPartition, position: int, group: str, add: Add) -> int:
-    """Passes on the records of one response; returns the offset after them."""
+    """Pass on the records of one response; return the offset after them."""
     try:
         for header, is_visible in visible_batches(fetched, _ISOLATION):
             if is_visible and header.last_offset >= position:
@@ -395,7 +397,7 @@ class PastCommits:
         return (not self.topics or topic in self.topics) and (self.matches is None or self.matches(topic))
 
     def add(self, records: Iterable[CommitRecord | GroupRecord]) -> None:
-        """Adds records in the order of the log."""
+        """Add records in the order of the log."""
         for record in records:
             self.has_any = True
             if isinstance(record, GroupRecord):
@@ -426,7 +428,7 @@ class OffsetsAt:
     """True if there are more than GROUP_HISTORY_COMMITS_MAX partitions; the rest is left out."""
 
     def add(self, records: Iterable[CommitRecord | GroupRecord]) -> None:
-        """Adds records in the order of the log."""
+        """Add records in the order of the log."""
         for record in records:
             if isinstance(record, GroupRecord):
                 continue
@@ -441,7 +443,7 @@ class OffsetsAt:
     @property
     def committed(self) -> dict[TopicPartition, CommittedOffset]:
         """The offsets that were committed at that time."""
-        return {tp: one for tp, one in self.offsets.items() if one is not None}
+        return {tp: offset for tp, offset in self.offsets.items() if offset is not None}
 
     @property
     def unknown(self) -> list[TopicPartition]:
@@ -455,7 +457,7 @@ def _committed(record: CommitRecord) -> CommittedOffset | None:
 
 
 def _owners(group: GroupMetadataValue) -> dict[TopicPartition, Committer]:
-    """The partitions of all members; empty if the group has no consumers."""
+    """Return the partitions of all members; empty if the group has no consumers."""
     owners = {}
     for member in group.members if group.protocol_type == PROTOCOL_TYPE else ():
         try:

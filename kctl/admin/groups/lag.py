@@ -49,7 +49,7 @@ _RETENTION_MS, _RETENTION_BYTES, _POLICY = "retention.ms", "retention.bytes", "c
 
 
 async def read_retentions(client: ClusterClient, topics: Collection[str]) -> Mapping[str, Retention]:
-    """The limits by topic; topics whose limits cannot be read are missing.  Raises ClusterUnreachable."""
+    """Return the limits by topic; topics whose limits cannot be read are missing.  Raises ClusterUnreachable."""
     if not topics:
         return {}
     resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in sorted(topics)]
@@ -66,7 +66,7 @@ async def read_retentions(client: ClusterClient, topics: Collection[str]) -> Map
 
 
 def _retention(values: Mapping[str, str | None]) -> Retention:
-    """The limits, if the topic's records are deleted by them."""
+    """Return the limits, if the topic's records are deleted by them."""
     if "delete" not in (values.get(_POLICY) or "delete"):
         return NO_LIMITS
     return Retention(_limit(values.get(_RETENTION_MS)), _limit(values.get(_RETENTION_BYTES)))
@@ -111,7 +111,7 @@ class LagReader:
     _looks: dict[Key, list[Look]] = field(default_factory=dict)
 
     async def read(self, client: ClusterClient, group_ids: Collection[str], now_ms: int) -> list[GroupLag]:
-        """The lag of the groups, by name.  Raises ClusterUnreachable."""
+        """Return the lag of the groups, by name.  Raises ClusterUnreachable."""
         if self.options.with_rates:
             await self.history.read(client, group_ids, now_ms - self.options.window_ms)
         groups = await look_up_groups(client, group_ids)
@@ -164,7 +164,7 @@ class LagReader:
         return found
 
     def _offsets_of(self, group: GroupDescription) -> dict[TopicPartition, GroupOffset]:
-        """The committed offsets, and assigned partitions without one, of the selected topics."""
+        """Return the committed offsets, and assigned partitions without one, of the selected topics."""
         committed = {offset.tp: offset for offset in group.offsets}
         assigned = {tp for member in group.members for tp in member.assignment}
         return {
@@ -176,11 +176,13 @@ class LagReader:
     def _matching(
         self, offsets: dict[str, dict[TopicPartition, GroupOffset]]
     ) -> dict[str, dict[TopicPartition, GroupOffset]]:
-        """The offsets of the topics that match."""
+        """Return the offsets of the topics that match."""
         if self.options.matching is None:
             return offsets
         chosen = set(self.options.matching(sorted({tp.topic for known in offsets.values() for tp in known})))
-        return {name: {tp: one for tp, one in known.items() if tp.topic in chosen} for name, known in offsets.items()}
+        return {
+            name: {tp: offset for tp, offset in known.items() if tp.topic in chosen} for name, known in offsets.items()
+        }
 
     def _is_selected(self, tp: TopicPartition) -> bool:
         topics = self.options.topics
@@ -192,7 +194,7 @@ class LagReader:
     async def _logs(
         self, client: ClusterClient, partitions: Collection[TopicPartition], known: ClusterMetadata | None
     ) -> Outcomes[LogRange]:
-        """First and last offsets of the partitions."""
+        """Return the first and last offsets of the partitions."""
         if not partitions:
             return {}
         ranges = await list_offsets_at(client, partitions, (EARLIEST, LATEST), known=known)
@@ -206,16 +208,16 @@ class LagReader:
     async def _ends_before(
         self, client: ClusterClient, logs: Outcomes[LogRange], now_ms: int, known: ClusterMetadata | None
     ) -> Mapping[TopicPartition, Position]:
-        """The first offsets of the window, by the time index; those of partitions without errors."""
+        """Return the first offsets of the window, by the time index; those of partitions without errors."""
         if not self.options.with_rates:
             return {}
         led = {tp: log for tp, log in logs.items() if isinstance(log, LogRange)}
         since_ms = now_ms - self.options.window_ms
         found = await list_offsets(client, dict.fromkeys(led, since_ms), known=known) if led else {}
         return {
-            tp: Position(since_ms, led[tp].end if one.offset < 0 else one.offset)
-            for tp, one in found.items()
-            if not isinstance(one, ApiError)
+            tp: Position(since_ms, led[tp].end if offset.offset < 0 else offset.offset)
+            for tp, offset in found.items()
+            if not isinstance(offset, ApiError)
         }
 
     async def _unread(
@@ -225,7 +227,7 @@ class LagReader:
         logs: Outcomes[LogRange],
         known: ClusterMetadata | None,
     ) -> Mapping[tuple[TopicPartition, int | None], Unread]:
-        """The unread records at each committed offset, from a fetch; groups with the same offset share one."""
+        """Return the unread records at each committed offset, from a fetch; groups with the same offset share one."""
         searches: dict[tuple[TopicPartition, int | None], Search] = {}
         for of_group in offsets.values():
             for tp, offset in of_group.items():
@@ -239,7 +241,7 @@ class LagReader:
     async def _sizes(
         self, client: ClusterClient, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, int]:
-        """The sizes of the leaders' logs."""
+        """Return the sizes of the leaders' logs."""
         if not partitions:
             return {}
         from kctl.admin.placement.log_dirs import describe_log_dirs  # noqa: PLC0415 - few topics have retention.bytes
@@ -255,13 +257,13 @@ class LagReader:
         }
 
     def _forget(self, present: Collection[Key]) -> None:
-        """Drops the known facts about partitions that no group reads any more."""
+        """Drop the known facts about partitions that no group reads any more."""
         for key in self._looks.keys() - present:
             del self._looks[key]
         self.history.keep(present)
 
     def _remember(self, key: Key, look: Look) -> None:
-        """Keeps the observations of the window, and the last one before it."""
+        """Keep the observations of the window, and the last one before it."""
         looks = self._looks.setdefault(key, [])
         looks.append(look)
         start_ms = look.time_ms - self.options.window_ms
@@ -310,27 +312,30 @@ class ClusterLag:
 
 
 async def read_cluster_lag(client: ClusterClient, reader: LagReader, now_ms: int) -> ClusterLag:
-    """Reads all topics and all groups of consumers.  Raises ClusterUnreachable."""
+    """Read all topics and all groups of consumers.  Raises ClusterUnreachable."""
     metadata = await client.metadata()
     listed, failed = await list_groups(client)
     groups = await reader.read(client, [group.group_id for group in listed if group.type not in OTHER_TYPES], now_ms)
     topics = [topic for topic in metadata.topics.values() if topic.error is ErrorCode.NONE]
     led = [
-        TopicPartition(topic.name, one.partition)
+        TopicPartition(topic.name, partition.partition)
         for topic in topics
-        for one in topic.partitions
-        if one.leader in metadata.brokers
+        for partition in topic.partitions
+        if partition.leader in metadata.brokers
     ]
     ends = await list_offsets_at(client, led, (EARLIEST, LATEST)) if led else {}
     partitions = [
         (
-            tp := TopicPartition(topic.name, one.partition),
+            tp := TopicPartition(topic.name, partition.partition),
             PartitionSummary(
-                one.leader if one.leader in metadata.brokers else NO_LEADER, one.replicas, one.isr, _log(ends.get(tp))
+                partition.leader if partition.leader in metadata.brokers else NO_LEADER,
+                partition.replicas,
+                partition.isr,
+                _log(ends.get(tp)),
             ),
         )
         for topic in topics
-        for one in topic.partitions
+        for partition in topic.partitions
     ]
     return ClusterLag(
         {broker.node_id: broker.address for broker in metadata.brokers.values()},

@@ -26,7 +26,7 @@ MEMBER_TYPES = {0: CLASSIC, 1: CONSUMER}
 async def describe_newer_groups(
     connection: Connection, group_ids: list[str]
 ) -> Mapping[str, GroupDescription | ApiError]:
-    """Describes the groups without offsets; empty for brokers without newer types.
+    """Describe the groups without offsets; empty for brokers without newer types.
 
     A group of a type that kctl cannot describe has INVALID_REQUEST, with its type and state.
     """
@@ -36,7 +36,9 @@ async def describe_newer_groups(
     others: Mapping[str, ListedGroup] = {}
     if any(group.error_code == ErrorCode.GROUP_ID_NOT_FOUND for group in response.groups):
         listed = (await connection.send(ListGroupsRequest(), ListGroupsResponse)).groups
-        others = {one.group_id: one for one in listed if one.group_type in OTHER_TYPES}
+        others = {
+            listed_group.group_id: listed_group for listed_group in listed if listed_group.group_type in OTHER_TYPES
+        }
     return {
         group.group_id: _outcome(group, others.get(group.group_id))
         for group in response.groups

@@ -52,7 +52,7 @@ NO_RESULT = (ErrorCode.UNKNOWN_SERVER_ERROR, "The broker's response does not con
 async def commit_offsets(
     client: ClusterClient, group_id: str, offsets: Mapping[TopicPartition, CommittedOffset]
 ) -> Outcomes:
-    """Commits offsets of a group without members, which need not exist; one outcome per partition."""
+    """Commit offsets of a group without members, which need not exist; one outcome per partition."""
     request = OffsetCommitRequest(
         group_id=group_id,
         topics=[
@@ -75,9 +75,9 @@ async def commit_offsets(
     async def send_to(connection: Connection) -> Outcomes:
         response = await connection.send(request, OffsetCommitResponse)
         results = {
-            TopicPartition(topic.name, one.partition_index): one.error_code
+            TopicPartition(topic.name, partition.partition_index): partition.error_code
             for topic in response.topics
-            for one in topic.partitions
+            for partition in topic.partitions
         }
         raise_if(next(iter(results.values()), 0), *COORDINATOR_MOVED)
         return {tp: _outcome(tp, code) for tp, code in results.items()}
@@ -86,7 +86,7 @@ async def commit_offsets(
 
 
 async def delete_offsets(client: ClusterClient, group_id: str, partitions: Collection[TopicPartition]) -> Outcomes:
-    """Deletes the committed offsets of the partitions; one outcome per partition."""
+    """Delete the committed offsets of the partitions; one outcome per partition."""
     request = OffsetDeleteRequest(
         group_id=group_id,
         topics=[
@@ -103,16 +103,16 @@ async def delete_offsets(client: ClusterClient, group_id: str, partitions: Colle
         if response.error_code:
             return {tp: _outcome(tp, response.error_code) for tp in partitions}
         return {
-            (tp := TopicPartition(topic.name, one.partition_index)): _outcome(tp, one.error_code)
+            (tp := TopicPartition(topic.name, partition.partition_index)): _outcome(tp, partition.error_code)
             for topic in response.topics
-            for one in topic.partitions
+            for partition in topic.partitions
         }
 
     return await _on_coordinator(client, group_id, partitions, send_to)
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
-    """Partitions by topic, both sorted."""
+    """Return the partitions by topic, both sorted."""
     topics: dict[str, list[TopicPartition]] = {}
     for tp in sorted(partitions):
         topics.setdefault(tp.topic, []).append(tp)
@@ -164,12 +164,12 @@ class OffsetDocument:
 
 
 def committed_of(groups: Iterable[GroupDescription]) -> dict[str, dict[TopicPartition, CommittedOffset]]:
-    """The committed offsets of the groups; groups without any are left out."""
+    """Return the committed offsets of the groups; groups without any are left out."""
     found = {
         group.outcome.name: {
-            one.tp: CommittedOffset(one.committed_offset, one.leader_epoch, one.metadata)
-            for one in group.offsets
-            if one.committed_offset >= 0
+            offset.tp: CommittedOffset(offset.committed_offset, offset.leader_epoch, offset.metadata)
+            for offset in group.offsets
+            if offset.committed_offset >= 0
         }
         for group in groups
     }
@@ -177,7 +177,7 @@ def committed_of(groups: Iterable[GroupDescription]) -> dict[str, dict[TopicPart
 
 
 def format_document(document: OffsetDocument) -> str:
-    """The document as text, in the order of groups, topics and partitions."""
+    """Return the document as text, in the order of groups, topics and partitions."""
     groups = [
         {
             "group": name,
@@ -200,7 +200,7 @@ def format_document(document: OffsetDocument) -> str:
 
 
 def parse_document(text: str) -> OffsetDocument:
-    """Reads what `format_document` writes; unknown fields are ignored.  Raises UsageError."""
+    """Read what `format_document` writes; unknown fields are ignored.  Raises UsageError."""
     data = read_json(text)
     if not isinstance(data, dict) or data.get("version") != VERSION or not isinstance(data.get("groups"), list):
         raise UsageError(f'not a file of committed offsets: it has no "version": {VERSION} or no list of "groups"')
@@ -266,7 +266,7 @@ Offsets = dict[str, dict[TopicPartition, int]]
 
 
 def format_offsets(offsets: Iterable[tuple[str, TopicPartition, int]], *, with_group: bool) -> str:
-    """Formats the file, with one line per partition."""
+    """Format the file, with one line per partition."""
     lines = []
     for group, tp, offset in offsets:
         front = f"{_field(group)}," if with_group else ""
@@ -275,7 +275,7 @@ def format_offsets(offsets: Iterable[tuple[str, TopicPartition, int]], *, with_g
 
 
 def rows_of(text: str) -> Iterator[tuple[int, list[str]]]:
-    """The lines of a CSV file with their numbers.  Raises UsageError."""
+    """Yield the lines of a CSV file with their numbers.  Raises UsageError."""
     number = 0
     try:
         for number, fields in enumerate(csv.reader(text.splitlines()), 1):
@@ -285,7 +285,7 @@ def rows_of(text: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def parse_offsets(text: str, groups: Sequence[str]) -> Offsets:
-    """Offsets of `groups` in the file; lines without a group belong to the only one.  Raises UsageError."""
+    """Return the offsets of `groups` in the file; lines without a group belong to the only one.  Raises UsageError."""
     offsets: Offsets = {group: {} for group in groups}
     shape = None
     for number, fields in rows_of(text):

@@ -80,7 +80,7 @@ class Reset:
 async def plan_resets(
     client: ClusterClient, groups: Collection[GroupDescription], target: Target, scope: Scope | None
 ) -> list[Reset]:
-    """The resets by group, topic and partition.
+    """Return the resets by group, topic and partition.
 
     Without a scope, those of the committed offsets of the groups, or of the file.
     """
@@ -92,7 +92,9 @@ async def plan_resets(
     committed: dict[str, dict[TopicPartition, int]] = {}
     for group in groups:
         name = group.outcome.name
-        committed[name] = {one.tp: one.committed_offset for one in group.offsets if one.committed_offset >= 0}
+        committed[name] = {
+            offset.tp: offset.committed_offset for offset in group.offsets if offset.committed_offset >= 0
+        }
         if target.scenario is Scenario.FILE:
             requested[name] = sorted(target.file[name])
         else:
@@ -107,11 +109,13 @@ async def plan_resets(
         for name, tps in sorted(requested.items())
         for tp in tps
     ]
-    return sorted([*resets, *_unknown(committed, unknown)], key=lambda one: (one.group, one.topic, one.partition or 0))
+    return sorted(
+        [*resets, *_unknown(committed, unknown)], key=lambda reset: (reset.group, reset.topic, reset.partition or 0)
+    )
 
 
 async def _in_scope(client: ClusterClient, scope: Scope) -> tuple[list[TopicPartition], list[tuple[str, ApiError]]]:
-    """The partitions in scope, and the topics and partitions that do not exist."""
+    """Return the partitions in scope, and the topics and partitions that do not exist."""
     metadata = await client.metadata(scope)
     tps: list[TopicPartition] = []
     unknown: list[tuple[str, ApiError]] = []
@@ -122,7 +126,7 @@ async def _in_scope(client: ClusterClient, scope: Scope) -> tuple[list[TopicPart
             is_missing = code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             unknown.append((name, ApiError(code, f"topic '{name}' does not exist" if is_missing else None)))
             continue
-        present = [one.partition for one in topic.partitions]
+        present = [partition.partition for partition in topic.partitions]
         tps.extend(TopicPartition(name, number) for number in (present if numbers is None else sorted(numbers)))
     return tps, unknown
 
@@ -162,7 +166,7 @@ def _plan_one(
 def requested_offset(
     target: Target, old: int | None, held: OffsetRange, at_time: OffsetAt | None, in_file: int | None
 ) -> int:
-    """The offset of the scenario, which may be outside the partition's range.
+    """Return the offset of the scenario, which may be outside the partition's range.
 
     As in Kafka, a time after the last record and a missing commit mean the end.
     """

@@ -28,7 +28,7 @@ _FOREIGN_KEY_JOIN = re.compile(r".+-KTABLE-FK-JOIN-SUBSCRIPTION-(?:REGISTRATION|
 
 
 def is_internal_topic(name: str, application_id: str) -> bool:
-    """True for the names that Kafka Streams gives to the topics that it creates.
+    """Return whether Kafka Streams gives such names to the topics that it creates.
 
     Kafka: StreamsResetter.matchesInternalTopicFormat.
     """
@@ -50,7 +50,7 @@ class StreamsReset:
     @property
     def is_possible(self) -> bool:
         """True if all offsets were found and all topics may be deleted."""
-        return not self.problems and all(one.outcome.is_done for one in (*self.inputs, *self.intermediates))
+        return not self.problems and all(input_.outcome.is_done for input_ in (*self.inputs, *self.intermediates))
 
 
 async def plan_streams_reset(
@@ -62,7 +62,7 @@ async def plan_streams_reset(
     target: Target,
     internal: Collection[str] | None,
 ) -> StreamsReset:
-    """The plan for the application whose group is given.
+    """Return the plan for the application whose group is given.
 
     `target` is where the input topics go; a target from a file lists its partitions itself.  `internal` are the
     internal topics to delete; None for all.
@@ -88,11 +88,11 @@ async def plan_streams_reset(
 async def execute_streams_reset(
     client: ClusterClient, application_id: str, plan: StreamsReset
 ) -> tuple[dict[TopicPartition, Outcome], dict[str, Outcome]]:
-    """Commits the offsets, and if that has succeeded deletes the topics; the outcomes of both."""
+    """Commit the offsets and, if that has succeeded, delete the topics; return the outcomes of both."""
     offsets = {
-        one.tp: CommittedOffset(one.new, metadata="")
-        for one in (*plan.inputs, *plan.intermediates)
-        if one.new is not None
+        input_.tp: CommittedOffset(input_.new, metadata="")
+        for input_ in (*plan.inputs, *plan.intermediates)
+        if input_.new is not None
     }
     committed = await commit_offsets(client, application_id, offsets) if offsets else {}
     if not plan.internal_topics or not all(outcome.is_done for outcome in committed.values()):

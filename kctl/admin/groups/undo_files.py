@@ -34,7 +34,7 @@ _PREFIX = "rollback-"
 
 
 def save_rollback(folder: Path, key: str, text: str) -> Path:
-    """Writes a new file and returns its path.  Raises OSError."""
+    """Write a new file and return its path.  Raises OSError."""
     folder.mkdir(parents=True, exist_ok=True)
     number = 1
     while True:
@@ -48,7 +48,7 @@ def save_rollback(folder: Path, key: str, text: str) -> Path:
 
 
 def write_new(path: Path, text: str) -> None:
-    """Writes and syncs a file that must not exist yet.  Raises FileExistsError and other OSErrors."""
+    """Write and sync a file that must not exist yet.  Raises FileExistsError and other OSErrors."""
     with path.open("x", encoding="utf-8") as file:
         file.write(text)
         file.flush()
@@ -56,7 +56,7 @@ def write_new(path: Path, text: str) -> None:
 
 
 def original_order(folder: Path, tp: TopicPartition, replicas: Collection[int]) -> tuple[int, ...] | None:
-    """The order of these replicas before the latest move with a file; None if no file has it."""
+    """Return the order of these replicas before the latest move with a file; None if no file has it."""
     for path in sorted(folder.glob(f"{_PREFIX}*.json"), key=_written_ns, reverse=True):
         try:
             order = parse_reassignment(path.read_text(encoding="utf-8")).get(tp)
@@ -84,7 +84,7 @@ _NAMES_MAX = 1000
 
 
 def save_backup(folder: Path, document: OffsetDocument) -> Path:
-    """Writes a new file, deletes the oldest ones, and returns the path of the new one.  Raises OSError."""
+    """Write a new file, delete the oldest ones, and return the path of the new one.  Raises OSError."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     text, stamp = format_document(document), re.sub(r"[-:]", "", document.created)
     for number in range(1, _NAMES_MAX):
@@ -99,7 +99,7 @@ def save_backup(folder: Path, document: OffsetDocument) -> Path:
 
 
 def backups_of(folder: Path, group: str) -> Iterator[tuple[Path, OffsetDocument]]:
-    """The valid backups that contain the group, the latest first."""
+    """Yield the valid backups that contain the group, the latest first."""
     for path in reversed(_backups(folder)):
         try:
             document = parse_document(read_regular(str(path)).decode())
@@ -110,7 +110,7 @@ def backups_of(folder: Path, group: str) -> Iterator[tuple[Path, OffsetDocument]
 
 
 def _backups(folder: Path) -> list[Path]:
-    """All backups in the order in which they were written."""
+    """Return all backups in the order in which they were written."""
     try:
         found = [path for path in folder.iterdir() if _NAME.fullmatch(path.name)]
     except OSError:

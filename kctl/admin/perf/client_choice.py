@@ -20,7 +20,7 @@ def choose_client(
     limits: FetchLimits = FetchLimits(),  # noqa: B008 - immutable
     isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
 ) -> LoadClient:
-    """The client of that name; auto is librdkafka if it is installed and the listener has no TLS and SASL.
+    """Return the client of that name; auto is librdkafka if it is installed and the listener has no TLS and SASL.
 
     Raises UsageError if librdkafka is required and cannot be used.
     """

@@ -45,7 +45,7 @@ class Librdkafka:
         self._last_error = ""
 
     def produce(self, topic: str, records: ProducedRecords, run: LoadRun) -> None:
-        """Implements LoadClient."""
+        """Implement LoadClient."""
 
         def delivered(error: Any, message: Any) -> None:
             if error is not None:
@@ -83,7 +83,7 @@ class Librdkafka:
             run.measured.first_error = f"{run.measured.first_error} ({self._last_error})"
 
     def consume(self, ranges: Mapping[TopicPartition, tuple[int, int]], run: LoadRun) -> None:
-        """Implements LoadClient."""
+        """Implement LoadClient."""
         consumer = confluent_kafka.Consumer(self._consumer_settings())
         try:
             waiting = {tp: bounds for tp, bounds in ranges.items() if bounds[0] < bounds[1]}
@@ -111,7 +111,7 @@ class Librdkafka:
             consumer.close()
 
     def round_trips(self, ends: Mapping[TopicPartition, int], records: ProducedRecords, run: LoadRun) -> None:
-        """Implements LoadClient."""
+        """Implement LoadClient."""
         producer = confluent_kafka.Producer(self._producer_settings(records))
         consumer = confluent_kafka.Consumer(self._consumer_settings() | {"isolation.level": "read_uncommitted"})
         try:
@@ -142,7 +142,7 @@ class Librdkafka:
             raise _error_of(errors[0])
 
     def _arrival(self, consumer: Any, tp: TopicPartition, value: bytes) -> int:
-        """Waits for the record; others in the topic are skipped."""
+        """Wait for the record; others in the topic are skipped."""
         end = time.monotonic() + self._settings.timeout_ms / 1000
         while time.monotonic() < end:
             with signals_wait():
@@ -210,13 +210,13 @@ class Librdkafka:
 
 
 def _poll(producer: Any, timeout_s: float) -> None:
-    """Runs the callbacks of a producer.  The package loses the exception of a signal handler, so signals wait."""
+    """Run the callbacks of a producer.  The package loses the exception of a signal handler, so signals wait."""
     with signals_wait():
         producer.poll(timeout_s)
 
 
 def _flush(producer: Any, run: LoadRun) -> None:
-    """Waits for the acknowledgements, at most for delivery.timeout.ms."""
+    """Wait for the acknowledgements, at most for delivery.timeout.ms."""
     while True:
         with signals_wait():
             waiting = producer.flush(_POLL_S)

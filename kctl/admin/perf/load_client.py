@@ -47,15 +47,15 @@ class LoadClient(Protocol):
         ...
 
     def produce(self, topic: str, records: ProducedRecords, run: LoadRun) -> None:
-        """Writes values by the schedule of the load, and waits for their acknowledgements.  Raises KctlError."""
+        """Write values by the schedule of the load, and wait for their acknowledgements.  Raises KctlError."""
         ...
 
     def consume(self, ranges: Mapping[TopicPartition, tuple[int, int]], run: LoadRun) -> None:
-        """Reads the partitions from and to these offsets, until the load is reached.  Raises KctlError."""
+        """Read the partitions from and to these offsets, until the load is reached.  Raises KctlError."""
         ...
 
     def round_trips(self, ends: Mapping[TopicPartition, int], records: ProducedRecords, run: LoadRun) -> None:
-        """Writes one value at a time, and reads it at the end of its partition.  Raises KctlError."""
+        """Write one value at a time, and read it at the end of its partition.  Raises KctlError."""
         ...
 
 
@@ -82,7 +82,7 @@ class SizeDistribution:
     weights: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        if not all(0 <= one.low <= one.high for one in self.ranges):
+        if not all(0 <= range_.low <= range_.high for range_ in self.ranges):
             raise UsageError("a range of sizes must begin with the smaller size")
         if self.largest > PERF_PAYLOAD_BYTES_MAX:
             raise UsageError(f"a record can have at most {PERF_PAYLOAD_BYTES_MAX} bytes")
@@ -92,28 +92,31 @@ class SizeDistribution:
     @property
     def largest(self) -> int:
         """The largest size."""
-        return max(one.high for one in self.ranges)
+        return max(range_.high for range_ in self.ranges)
 
     @property
     def mean(self) -> float:
         """The mean size."""
         weighted = zip(self.ranges, self.weights, strict=True)
-        return sum((one.low + one.high) / 2 * weight for one, weight in weighted) / sum(self.weights)
+        return sum((range_.low + range_.high) / 2 * weight for range_, weight in weighted) / sum(self.weights)
 
 
 def random_values(sizes: SizeDistribution, random: Random) -> Iterator[bytes]:
-    """Values of random bytes without end.  They hardly compress; zstd and others see each value once per block."""
+    """Yield values of random bytes without end.
+
+    They hardly compress; zstd and others see each value once per block.
+    """
     block = random.randbytes(max(_BLOCK_BYTES, 2 * sizes.largest))
     bounds = list(itertools.accumulate(sizes.weights))
     while True:
-        one = sizes.ranges[bisect.bisect_right(bounds, random.randrange(bounds[-1])) if len(bounds) > 1 else 0]
-        size = one.low if one.low == one.high else random.randint(one.low, one.high)
+        range_ = sizes.ranges[bisect.bisect_right(bounds, random.randrange(bounds[-1])) if len(bounds) > 1 else 0]
+        size = range_.low if range_.low == range_.high else random.randint(range_.low, range_.high)
         start = random.randrange(len(block) - size + 1)
         yield block[start : start + size]
 
 
 def values_of_lines(data: bytes, random: Random) -> Iterator[bytes]:
-    """The lines of a file in random order, each as often as needed.  Raises UsageError if there is none."""
+    """Return the lines of a file in random order, each as often as needed.  Raises UsageError if there is none."""
     lines: Sequence[bytes] = data.removesuffix(b"\n").split(b"\n") if data else []
     if not lines:
         raise UsageError("the payload file has no lines")

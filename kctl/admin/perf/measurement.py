@@ -31,7 +31,7 @@ class LatencyHistogram:
         self.max_us = 0
 
     def record(self, value_us: int) -> None:
-        """Adds a value; negative ones, as a clock that was set back gives, count as 0."""
+        """Add a value; negative ones, as a clock that was set back gives, count as 0."""
         value_us = max(value_us, 0)
         self._counts[_bucket(min(value_us, VALUE_MAX))] += 1
         self._total_us += value_us
@@ -39,7 +39,7 @@ class LatencyHistogram:
         self.max_us = max(self.max_us, value_us)
 
     def add(self, other: LatencyHistogram) -> None:
-        """Adds all values of another histogram."""
+        """Add all values of another histogram."""
         for index, count in enumerate(other._counts):
             if count:
                 self._counts[index] += count
@@ -53,7 +53,7 @@ class LatencyHistogram:
         return self._total_us / self.count if self.count else None
 
     def quantile_us(self, share: float) -> int | None:
-        """The quantile of this share, at most 1 % too large; None without values."""
+        """Return the quantile of this share, at most 1 % too large; None without values."""
         if not self.count:
             return None
         rank = max(1, -int(-share * self.count // 1))
@@ -65,8 +65,8 @@ class LatencyHistogram:
         return self.max_us
 
     def buckets(self) -> list[tuple[int, int, int]]:
-        """(lowest value, highest value, count) in us, with four buckets between two powers of two; empty ones are left
-        out.
+        """Return (lowest value, highest value, count) in us, with four buckets between two powers of two; empty ones
+        are left out.
         """
         found: dict[int, int] = {}
         for index, count in enumerate(self._counts):
@@ -123,7 +123,7 @@ class Schedule:
         self._counted = 0
 
     def wait_ns(self, now_ns: int) -> int | None:
-        """How long to wait before the next record; None if there is none."""
+        """Return how long to wait before the next record; None if there is none."""
         load = self._load
         if load.records is not None and self._counted >= load.records:
             return None
@@ -134,7 +134,7 @@ class Schedule:
         return max(0, self._start_ns + self._sent * NS_PER_S // load.rate - now_ns)
 
     def sent(self, now_ns: int) -> None:
-        """A record has been sent."""
+        """Count a record that has been sent."""
         self._sent += 1
         if now_ns >= self._counted_from_ns:
             self._counted += 1
@@ -192,7 +192,7 @@ class Measurement:
         self._total = _Counts()
 
     def add(self, size: int, now_ns: int, *, sent_ns: int | None = None) -> None:
-        """Counts a record, and its latency if it is known when it was sent."""
+        """Count a record, and its latency if it is known when it was sent."""
         if (now_ns if sent_ns is None else sent_ns) < self.counted_from_ns:
             return
         counts = self._counts
@@ -203,12 +203,12 @@ class Measurement:
             counts.latencies.record((now_ns - sent_ns) // 1000)
 
     def fail(self, reason: str) -> None:
-        """Counts a record that was not written, also during the warm-up."""
+        """Count a record that was not written, also during the warm-up."""
         self._counts.errors += 1
         self.first_error = self.first_error or reason
 
     def interval(self, now_ns: int) -> Summary | None:
-        """The counts since the last interval, if the next one is due."""
+        """Return the counts since the last interval, if the next one is due."""
         if now_ns < self._interval_start_ns + self._interval_ns:
             return None
         found = self._counts.summary(now_ns - self._interval_start_ns)
@@ -217,7 +217,7 @@ class Measurement:
         return found
 
     def total(self) -> Summary:
-        """All that was counted, until the last record."""
+        """Return all that was counted, until the last record."""
         self._collect()
         return self._total.summary(self._end_ns - self.counted_from_ns)
 

@@ -39,15 +39,15 @@ class OwnClient:
         self._isolation = isolation
 
     def produce(self, topic: str, records: ProducedRecords, run: LoadRun) -> None:
-        """Implements LoadClient."""
+        """Implement LoadClient."""
         self._run(lambda client: self._produce(client, topic, records, run))
 
     def consume(self, ranges: Mapping[TopicPartition, tuple[int, int]], run: LoadRun) -> None:
-        """Implements LoadClient."""
+        """Implement LoadClient."""
         self._run(lambda client: self._consume(client, ranges, run))
 
     def round_trips(self, ends: Mapping[TopicPartition, int], records: ProducedRecords, run: LoadRun) -> None:
-        """Implements LoadClient."""
+        """Implement LoadClient."""
         self._run(lambda client: self._with_reader(client, ends, records, run))
 
     def _run(self, work: Callable[[ClusterClient], Awaitable[None]]) -> None:
@@ -170,7 +170,7 @@ class OwnClient:
             number += 1
 
     async def _arrival(self, consumer: Consumer, value: bytes) -> int:
-        """Waits for the record; others in the topic are skipped."""
+        """Wait for the record; others in the topic are skipped."""
         while True:
             for _, records in await consumer.poll():
                 if any(record.value == value for record in records):
@@ -189,13 +189,13 @@ class _Buffered:
         self._has_room = asyncio.Event()
 
     async def add(self, size: int) -> None:
-        """Waits for room; a single value may be larger than the bound."""
+        """Wait for room; a single value may be larger than the bound."""
         while self._bytes and self._bytes + size > PERF_BUFFERED_BYTES_MAX:
             self._has_room.clear()
             await self._has_room.wait()
         self._bytes += size
 
     def remove(self, size: int) -> None:
-        """A value was acknowledged or has failed."""
+        """Remove a value that was acknowledged or has failed."""
         self._bytes -= size
         self._has_room.set()

@@ -35,7 +35,7 @@ def balance_load(
     brokers: Collection[int],
     movable: Collection[TopicPartition],
 ) -> None:
-    """Moves replicas of `movable` from givers to receivers towards the mean load of `brokers`."""
+    """Move replicas of `movable` from givers to receivers towards the mean load of `brokers`."""
     if not brokers:
         return
     mean = sum(placement.load[broker] for broker in brokers) / len(brokers)
@@ -70,7 +70,7 @@ def _next_move(
     mean: float,
     failed: set[tuple[int, int]],
 ) -> tuple[TopicPartition, int, int] | None:
-    """The next (partition, giver, receiver), from the largest load to the smallest if possible.
+    """Return the next (partition, giver, receiver), from the largest load to the smallest if possible.
 
     Pairs of giver and receiver without a move are added to `failed`, and those that are there already are not searched.
     """
@@ -103,7 +103,9 @@ def _choose(
     excess: float,
     deficit: float,
 ) -> TopicPartition | None:
-    """The largest replica with which neither broker crosses the mean, else the smallest that is worth its copy."""
+    """Return the largest replica with which neither broker crosses the mean, else the smallest that is worth its
+    copy.
+    """
     wanted = min(excess, deficit)
     middle = bisect_left(replicas, -int(wanted), key=lambda entry: entry[0])
     for _, tp in islice(replicas, middle, None):
@@ -122,7 +124,9 @@ def _choose(
 
 
 def _is_allowed(placement: Placement, tp: TopicPartition, giver: int, receiver: int) -> bool:
-    """Whether the receiver has no replica of the partition, has space, and the replicas stay in as many racks."""
+    """Return whether the receiver has no replica of the partition, has space, and the replicas stay in as many
+    racks.
+    """
     now = placement.replicas[tp]
     if receiver in now or not placement.fits(tp, receiver):
         return False
@@ -138,7 +142,7 @@ _Led = dict[int, dict[int, set[TopicPartition]]]
 
 
 def balance_leaders(placement: Placement, movable: Collection[TopicPartition], brokers: Collection[int]) -> None:
-    """Makes the numbers of preferred leaders on `brokers` as equal as the replicas of `movable` permit.
+    """Make the numbers of preferred leaders on `brokers` as equal as the replicas of `movable` permit.
 
     Leadership is passed along the shortest chain of brokers from one with many to one with at least two fewer, until
     there is none, which is an optimal semi-matching (Harvey, Ladner, Lovasz, Tamir, 2006).
@@ -160,7 +164,7 @@ def balance_leaders(placement: Placement, movable: Collection[TopicPartition], b
 
 
 def _chain(led: _Led, counts: Counter[int]) -> list[int] | None:
-    """The shortest chain from a broker with the most leaders to one with at least two fewer."""
+    """Return the shortest chain from a broker with the most leaders to one with at least two fewer."""
     for start in sorted(counts, key=lambda broker: (-counts[broker], broker)):
         previous = {start: start}
         queue = deque([start])
@@ -171,7 +175,7 @@ def _chain(led: _Led, counts: Counter[int]) -> list[int] | None:
                 while chain[-1] != start:
                     chain.append(previous[chain[-1]])
                 return chain[::-1]
-            for other in sorted(led[broker], key=lambda one: (counts[one], one)):
+            for other in sorted(led[broker], key=lambda broker_id: (counts[broker_id], broker_id)):
                 if other not in previous and led[broker][other]:
                     previous[other] = broker
                     queue.append(other)
@@ -189,7 +193,7 @@ def _leave(led: _Led, tp: TopicPartition, replicas: tuple[int, ...]) -> None:
 
 
 def _others(led: _Led, replicas: tuple[int, ...]) -> Iterable[int]:
-    return [one for one in replicas[1:] if one in led] if replicas[0] in led else []
+    return [replica for replica in replicas[1:] if replica in led] if replicas[0] in led else []
 
 
 def _swapped(replicas: tuple[int, ...], first: int) -> tuple[int, ...]:
@@ -223,16 +227,16 @@ class _Disk:
 
     def __init__(self, log_dir: LogDir) -> None:
         self.path = log_dir.path
-        self.sizes = {one.tp: one.size_bytes for one in log_dir.replicas}
+        self.sizes = {replica.tp: replica.size_bytes for replica in log_dir.replicas}
         self.load = sum(self.sizes.values())
         self._free = log_dir.usable_bytes
 
     def fits(self, size: int) -> bool:
-        """Whether the directory has space for one more replica; true if its free space is unknown."""
+        """Return whether the directory has space for one more replica; true if its free space is unknown."""
         return self._free is None or size <= self._free
 
     def receive(self, size: int) -> None:
-        """Accounts for a replica that moves here."""
+        """Account for a replica that moves here."""
         self.load += size
         self._free = None if self._free is None else self._free - size
 
@@ -240,20 +244,21 @@ class _Disk:
 def plan_disks(
     log_dirs: Iterable[LogDir], *, drained: Collection[tuple[int, str]] = (), movable: Collection[Replica]
 ) -> LogDirTargets:
-    """The new directories of the replicas that move: the drained (broker, path) become empty, the others balanced.
+    """Return the new directories of the replicas that move: the drained (broker, path) become empty, the others
+    balanced.
 
     Only `movable` replicas move.  Offline directories neither give nor receive.  Raises KctlError if a drained
     directory cannot be emptied.
     """
     by_broker: dict[int, list[LogDir]] = {}
-    for log_dir in sorted(log_dirs, key=lambda one: (one.broker_id, one.path)):
+    for log_dir in sorted(log_dirs, key=lambda directory: (directory.broker_id, directory.path)):
         if log_dir.error is ErrorCode.NONE:
             by_broker.setdefault(log_dir.broker_id, []).append(log_dir)
     targets: dict[tuple[int, TopicPartition], str] = {}
     for broker_id, own in by_broker.items():
         here = {tp for broker, tp in movable if broker == broker_id}
-        emptied = [_Disk(one) for one in own if (broker_id, one.path) in drained]
-        kept = [_Disk(one) for one in own if (broker_id, one.path) not in drained]
+        emptied = [_Disk(directory) for directory in own if (broker_id, directory.path) in drained]
+        kept = [_Disk(directory) for directory in own if (broker_id, directory.path) not in drained]
         moves = _drain(broker_id, emptied, kept, here)
         moves.update(_balance(kept, here))
         targets.update({(broker_id, tp): path for tp, path in sorted(moves.items())})
@@ -263,12 +268,14 @@ def plan_disks(
 def _drain(
     broker_id: int, emptied: Sequence[_Disk], kept: Sequence[_Disk], movable: Collection[TopicPartition]
 ) -> dict[TopicPartition, str]:
-    """The largest replicas first, each to the directory with the smallest load."""
+    """Return the largest replicas first, each to the directory with the smallest load."""
     moves: dict[TopicPartition, str] = {}
     for disk in emptied:
         for tp in _largest_first(disk, movable):
             size = disk.sizes[tp]
-            receiver = min((one for one in kept if one.fits(size)), key=lambda one: (one.load, one.path), default=None)
+            receiver = min(
+                (disk for disk in kept if disk.fits(size)), key=lambda disk: (disk.load, disk.path), default=None
+            )
             if receiver is None:
                 reason = "has space for it" if kept else "is online"
                 raise KctlError(f"{tp} cannot leave {disk.path} of broker {broker_id}: no other log directory {reason}")
@@ -293,7 +300,9 @@ def _balance(disks: Sequence[_Disk], movable: Collection[TopicPartition]) -> dic
 def _next_disk_move(
     disks: Sequence[_Disk], left: dict[str, list[TopicPartition]], mean: float
 ) -> tuple[TopicPartition, _Disk, _Disk] | None:
-    """The next replica, from the largest load to the smallest if possible; one that neither overfills nor reverses."""
+    """Return the next replica, from the largest load to the smallest if possible; one that neither overfills nor
+    reverses.
+    """
     for giver in sorted(disks, key=lambda disk: (-disk.load, disk.path)):
         excess = giver.load - mean
         for receiver in sorted(disks, key=lambda disk: (disk.load, disk.path)):
@@ -316,27 +325,27 @@ def _largest_first(disk: _Disk, movable: Collection[TopicPartition]) -> list[Top
 
 
 def disk_changes(log_dirs: Iterable[LogDir], targets: LogDirTargets) -> list[DiskChange]:
-    """The change of each log directory, by broker and path."""
-    found = sorted(log_dirs, key=lambda one: (one.broker_id, one.path))
-    sizes = {(one.broker_id, replica.tp): replica.size_bytes for one in found for replica in one.replicas}
+    """Return the change of each log directory, by broker and path."""
+    found = sorted(log_dirs, key=lambda log_dir: (log_dir.broker_id, log_dir.path))
+    sizes = {(log_dir.broker_id, replica.tp): replica.size_bytes for log_dir in found for replica in log_dir.replicas}
     received: dict[tuple[int, str], list[int]] = {}
     for (broker_id, tp), path in targets.items():
         received.setdefault((broker_id, path), []).append(sizes[broker_id, tp])
     changes = []
-    for one in found:
-        before = [replica.size_bytes for replica in one.replicas]
-        gone = [replica.size_bytes for replica in one.replicas if (one.broker_id, replica.tp) in targets]
-        new = received.get((one.broker_id, one.path), [])
+    for log_dir in found:
+        before = [replica.size_bytes for replica in log_dir.replicas]
+        gone = [replica.size_bytes for replica in log_dir.replicas if (log_dir.broker_id, replica.tp) in targets]
+        new = received.get((log_dir.broker_id, log_dir.path), [])
         changes.append(
             DiskChange(
-                broker_id=one.broker_id,
-                path=one.path,
+                broker_id=log_dir.broker_id,
+                path=log_dir.path,
                 bytes_before=sum(before),
                 bytes_after=sum(before) - sum(gone) + sum(new),
                 bytes_received=sum(new),
                 replicas_before=len(before),
                 replicas_after=len(before) - len(gone) + len(new),
-                free_bytes=one.usable_bytes,
+                free_bytes=log_dir.usable_bytes,
             )
         )
     return changes

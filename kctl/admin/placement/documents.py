@@ -30,7 +30,7 @@ _INLINE = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+):(?P<partition>[0-9]+)(?:=(?P<r
 
 
 def parse_reassignment(text: str) -> Assignment:
-    """Parses Kafka's JSON.  Raises UsageError."""
+    """Parse Kafka's JSON.  Raises UsageError."""
     document = _document(text)
     version = document.get("version", VERSION)
     if version != VERSION:
@@ -48,7 +48,7 @@ def parse_reassignment(text: str) -> Assignment:
 
 
 def parse_log_dirs(text: str) -> LogDirTargets:
-    """The log directories in a document that `parse_reassignment` has accepted."""
+    """Return the log directories in a document that `parse_reassignment` has accepted."""
     targets: dict[tuple[int, TopicPartition], str] = {}
     for entry in _partitions_of(_document(text)):
         tp, replicas = _partition(entry), entry["replicas"]
@@ -59,7 +59,7 @@ def parse_log_dirs(text: str) -> LogDirTargets:
 
 
 def parse_partitions(text: str) -> list[TopicPartition]:
-    """Parses the JSON of an election: topics and partitions without replicas.  Raises UsageError."""
+    """Parse the JSON of an election: topics and partitions without replicas.  Raises UsageError."""
     tps = [_partition(entry) for entry in _partitions_of(_document(text))]
     if not tps:
         raise UsageError("the file names no partition")
@@ -69,12 +69,12 @@ def parse_partitions(text: str) -> list[TopicPartition]:
 
 
 def is_inline(text: str) -> bool:
-    """Whether the text has the form of `orders:0` or `orders:0=1,2,3`."""
+    """Return whether the text has the form of `orders:0` or `orders:0=1,2,3`."""
     return _INLINE.fullmatch(text) is not None
 
 
 def parse_inline(texts: Iterable[str], *, with_replicas: bool = True) -> Assignment:
-    """Parses `orders:0=1,2,3`, or `orders:0` without replicas.  Raises UsageError."""
+    """Parse `orders:0=1,2,3`, or `orders:0` without replicas.  Raises UsageError."""
     assignment: Assignment = {}
     for text in texts:
         found = _INLINE.fullmatch(text)
@@ -92,7 +92,7 @@ def parse_inline(texts: Iterable[str], *, with_replicas: bool = True) -> Assignm
 def format_reassignment(
     assignment: Mapping[TopicPartition, Iterable[int]], log_dir_targets: LogDirTargets | None = None
 ) -> str:
-    """Formats as JSON, byte for byte as Kafka's tools."""
+    """Format as JSON, byte for byte as Kafka's tools."""
     known = log_dir_targets or {}
     partitions = []
     for tp in sorted(assignment):

@@ -51,9 +51,12 @@ class Election:
 
 
 def expected_leader(kind: ElectionType, partition: Partition, live: Container[int]) -> int | ErrorCode:
-    """The leader that an election would select, or the error.  Kafka's Election.scala (2.8), based on metadata."""
-    alive = [one for one in partition.replicas if one in live and one not in partition.offline_replicas]
-    in_sync = [one for one in alive if one in partition.isr]
+    """Return the leader that an election would select, or the error.
+
+    Kafka's Election.scala (2.8), based on metadata.
+    """
+    alive = [replica for replica in partition.replicas if replica in live and replica not in partition.offline_replicas]
+    in_sync = [replica for replica in alive if replica in partition.isr]
     if kind is ElectionType.PREFERRED:
         preferred = partition.replicas[0] if partition.replicas else NO_LEADER
         if partition.leader == preferred:
@@ -68,22 +71,26 @@ def expected_leader(kind: ElectionType, partition: Partition, live: Container[in
 def predict_elections(
     kind: ElectionType, metadata: ClusterMetadata, partitions: Collection[TopicPartition] | None
 ) -> list[Election]:
-    """Expected results of an election; for all partitions, only those that need one."""
+    """Return the expected results of an election; for all partitions, only those that need one."""
     predicted = [
         _predict(kind, metadata, tp) for tp in sorted(all_partitions(metadata) if partitions is None else partitions)
     ]
-    return [one for one in predicted if partitions is not None or one.is_needed]
+    return [election for election in predicted if partitions is not None or election.is_needed]
 
 
 def all_partitions(metadata: ClusterMetadata) -> list[TopicPartition]:
-    """All partitions of the cluster."""
-    return [TopicPartition(topic.name, one.partition) for topic in metadata.topics.values() for one in topic.partitions]
+    """Return all partitions of the cluster."""
+    return [
+        TopicPartition(topic.name, partition.partition)
+        for topic in metadata.topics.values()
+        for partition in topic.partitions
+    ]
 
 
 async def elect_leaders(
     client: ClusterClient, kind: ElectionType, partitions: Sequence[TopicPartition] | None, before: ClusterMetadata
 ) -> list[Election]:
-    """Elects leaders; for all partitions, returns only those that needed an election.  Raises ApiError."""
+    """Elect leaders; for all partitions, return only those that needed an election.  Raises ApiError."""
     requested = None
     if partitions is not None:
         requested = [
@@ -103,10 +110,10 @@ async def elect_leaders(
             raise ApiError(ErrorCode.of(response.error_code))
         outcomes: dict[TopicPartition, Outcome] = {}
         for topic in response.replica_election_results:
-            for one in topic.partition_result:
-                raise_if(one.error_code, ErrorCode.NOT_CONTROLLER)
-                tp = TopicPartition(topic.topic, one.partition_id)
-                outcomes[tp] = outcome_of(str(tp), one.error_code, one.error_message)
+            for result in topic.partition_result:
+                raise_if(result.error_code, ErrorCode.NOT_CONTROLLER)
+                tp = TopicPartition(topic.topic, result.partition_id)
+                outcomes[tp] = outcome_of(str(tp), result.error_code, result.error_message)
         after = await _metadata_after(client, connection, before, outcomes)
         return [
             Election(tp, _leader(before, tp), _leader(after, tp), outcome) for tp, outcome in sorted(outcomes.items())
@@ -118,7 +125,9 @@ async def elect_leaders(
 async def _metadata_after(
     client: ClusterClient, connection: Connection, before: ClusterMetadata, outcomes: Mapping[TopicPartition, Outcome]
 ) -> ClusterMetadata:
-    """The metadata of the controller's broker: new leaders appear there first, in Apache Kafka after the response."""
+    """Return the metadata of the controller's broker: new leaders appear there first, in Apache Kafka after the
+    response.
+    """
     topics = [MetadataRequestTopic(name=name) for name in by_topic(outcomes)]
     request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
     elected = [tp for tp, outcome in outcomes.items() if outcome.is_done]

@@ -56,7 +56,7 @@ class MoveProgress:
         self._seen: deque[tuple[int, int, int]] = deque()
 
     def observe(self, now_ms: int, *, moved_bytes: int, total_bytes: int) -> Estimate:
-        """Adds an observation.  The total may grow, because the leader continues to append.
+        """Add an observation.  The total may grow, because the leader continues to append.
 
         The estimate is based on the decrease of the remaining bytes; without a decrease there is none.
         """
@@ -77,7 +77,7 @@ class MoveProgress:
 
 
 def move_duration_ms(bytes_to_move: int, throttle_bytes_per_s: int) -> int:
-    """Minimum duration if one broker sends or receives everything at the throttled rate."""
+    """Return the minimum duration if one broker sends or receives everything at the throttled rate."""
     return round(bytes_to_move * 1000 / throttle_bytes_per_s)
 
 
@@ -99,24 +99,24 @@ class Situation:
     sizes: ReplicaSizes
 
     def state_of(self, move: Move) -> MoveState:
-        """State of a partition, including the log directories of its replicas."""
+        """Return the state of a partition, including the log directories of its replicas."""
         state = self.partition_state_of(move)
         return log_dir_state(move, self.sizes) if state is MoveState.COMPLETE else state
 
     def partition_state_of(self, move: Move) -> MoveState:
-        """State of a partition without its log directories."""
+        """Return the state of a partition without its log directories."""
         return move_state(move.tp, move.target, self.metadata, move.tp in self.ongoing)
 
     def replicas_of(self, move: Move) -> tuple[int, ...]:
-        """Current replicas; empty if the partition does not exist."""
+        """Return the current replicas; empty if the partition does not exist."""
         partition = partition_of(self.metadata, move.tp)
         return partition.replicas if partition else ()
 
 
 async def look(client: ClusterClient, targets: Assignment | None, log_dirs: LogDirTargets | None = None) -> Situation:
-    """Queries the state of these targets, or of all ongoing reassignments for None."""
+    """Query the state of these targets, or of all ongoing reassignments for None."""
     ongoing = await list_reassignments(client)
-    requested = {tp: one.target for tp, one in ongoing.items()} if targets is None else targets
+    requested = {tp: reassignment.target for tp, reassignment in ongoing.items()} if targets is None else targets
     metadata = await client.metadata({tp.topic for tp in requested})
     found = {tp: partition for tp in requested if (partition := partition_of(metadata, tp)) is not None}
     brokers = {broker for tp, partition in found.items() for broker in (*partition.replicas, *requested[tp])}
@@ -141,7 +141,7 @@ async def look_settled(
 
 
 async def start_moves(client: ClusterClient, moves: Sequence[Move]) -> dict[TopicPartition, Outcome]:
-    """Starts all moves that change something.
+    """Start all moves that change something.
 
     Log directories are set first, so that new replicas are created in the right one.
     """
@@ -160,7 +160,7 @@ async def start_moves(client: ClusterClient, moves: Sequence[Move]) -> dict[Topi
 async def cancel_moves(
     client: ClusterClient, origins: Mapping[TopicPartition, tuple[int, ...] | None]
 ) -> dict[TopicPartition, Outcome]:
-    """Cancels reassignments, and restores the given order of replicas.
+    """Cancel reassignments, and restore the given order of replicas.
 
     For an unknown order (None) the controller puts the kept replicas first.  A reassignment to the original replicas
     adds and removes none, so it completes as fast as a cancellation (KIP-455).
@@ -179,11 +179,13 @@ class Copies:
 
 
 async def find_copies(client: ClusterClient, partitions: Collection[TopicPartition] | None) -> Copies:
-    """Replicas being moved to another log directory, of these partitions or all."""
+    """Return the replicas being moved to another log directory, of these partitions or all."""
     metadata = await client.metadata(None if partitions is None else {tp.topic for tp in partitions})
     if partitions is None:
         partitions = [
-            TopicPartition(name, one.partition) for name, topic in metadata.topics.items() for one in topic.partitions
+            TopicPartition(name, partition.partition)
+            for name, topic in metadata.topics.items()
+            for partition in topic.partitions
         ]
     found = [tp for tp in partitions if partition_of(metadata, tp) is not None]
     sizes = await replica_sizes(client, metadata.brokers, found) if found else ReplicaSizes({})
@@ -196,7 +198,7 @@ async def find_copies(client: ClusterClient, partitions: Collection[TopicPartiti
 async def wait_for_moves(
     client: ClusterClient, moves: Sequence[Move], on_progress: Callable[[Estimate], None]
 ) -> Situation:
-    """Waits until none of the partitions is moving."""
+    """Wait until none of the partitions is moving."""
     targets = {move.tp: move.target for move in moves}
     log_dirs = {(broker, move.tp): path for move in moves for broker, path in move.log_dirs}
     before = {move.tp: move for move in moves}

@@ -27,7 +27,7 @@ def plan_drain(
     movable: Collection[TopicPartition],
     receivers: Collection[int],
 ) -> Assignment:
-    """Moves all replicas of the drained brokers, which may be dead, to `receivers`; copies nothing else.
+    """Move all replicas of the drained brokers, which may be dead, to `receivers`; copy nothing else.
 
     A new replica takes the position of the old one.  Raises KctlError if a partition has too few receivers.
     """
@@ -52,7 +52,7 @@ def plan_drain(
 def plan_add(
     state: PlacementState, added: Collection[int], movable: Collection[TopicPartition], brokers: Collection[int]
 ) -> Assignment:
-    """Moves replicas to the added brokers until their load is the mean of `brokers`; other brokers receive nothing.
+    """Move replicas to the added brokers until their load is the mean of `brokers`; other brokers receive nothing.
 
     The order of replicas changes only in the partitions that are moved.
     """
@@ -70,7 +70,7 @@ def plan_rebalance(
     *,
     leaders_only: bool = False,
 ) -> Assignment:
-    """Balances the load and the preferred leaders of `brokers`; with `leaders_only`, nothing is copied."""
+    """Balance the load and the preferred leaders of `brokers`; with `leaders_only`, nothing is copied."""
     placement = Placement(state)
     if not leaders_only:
         balance_load(placement, givers=brokers, receivers=receivers, brokers=brokers, movable=movable)
@@ -81,7 +81,7 @@ def plan_rebalance(
 def plan_replication_factor(
     state: PlacementState, replication_factor: int, movable: Collection[TopicPartition], receivers: Collection[int]
 ) -> Assignment:
-    """Adds replicas at the end, or removes replicas: dead ones first, then those not in sync; never the leader.
+    """Add replicas at the end, or remove replicas: dead ones first, then those not in sync; never the leader.
 
     Raises KctlError if a partition has too few receivers.
     """
@@ -103,7 +103,7 @@ def plan_replication_factor(
 
 
 def _least_needed(placement: Placement, tp: TopicPartition) -> int:
-    """The replica to remove next; one of several in the same rack rather than the only one in its rack."""
+    """Return the replica to remove next; one of several in the same rack rather than the only one in its rack."""
     state, now = placement.state, placement.replicas[tp]
     in_sync = state.in_sync.get(tp, now)
 
@@ -140,7 +140,7 @@ class PlacementReading:
 
 
 async def read_placement(client: ClusterClient) -> PlacementReading:
-    """Reads the replicas, sizes and free space of a cluster.  Raises ApiError."""
+    """Read the replicas, sizes and free space of a cluster.  Raises ApiError."""
     ongoing = await ongoing_if_supported(client)
     metadata = await client.metadata()
     sizes = await replica_sizes(client, metadata.brokers, None)
@@ -148,24 +148,24 @@ async def read_placement(client: ClusterClient) -> PlacementReading:
 
 
 def placement_state(metadata: ClusterMetadata, sizes: ReplicaSizes) -> PlacementState:
-    """The state of all partitions; the size of a partition is that of its leader, else of any replica."""
+    """Return the state of all partitions; the size of a partition is that of its leader, else of any replica."""
     found = {
-        TopicPartition(topic.name, one.partition): one
+        TopicPartition(topic.name, partition.partition): partition
         for topic in metadata.topics.values()
-        for one in topic.partitions
-        if one.replicas  # A broker that has not received the topic yet may report none.
+        for partition in topic.partitions
+        if partition.replicas  # A broker that has not received the topic yet may report none.
     }
     known: dict[TopicPartition, int] = {}
-    for tp, one in found.items():
-        reported = (sizes.of(broker, tp) for broker in (one.leader, *one.replicas))
+    for tp, partition in found.items():
+        reported = (sizes.of(broker, tp) for broker in (partition.leader, *partition.replicas))
         size = next((size for size in reported if size is not None), None)
         if size is not None:
             known[tp] = size
     return PlacementState(
         racks={broker.node_id: broker.rack for broker in metadata.brokers.values()},
-        replicas={tp: one.replicas for tp, one in found.items()},
+        replicas={tp: partition.replicas for tp, partition in found.items()},
         sizes=known,
         free_bytes=sizes.usable_bytes,
-        in_sync={tp: one.isr for tp, one in found.items()},
-        leaders={tp: one.leader for tp, one in found.items()},
+        in_sync={tp: partition.isr for tp, partition in found.items()},
+        leaders={tp: partition.leader for tp, partition in found.items()},
     )

@@ -68,14 +68,14 @@ class ReplicaSizes:
     """Free space of the brokers that report it for all their log directories in use."""
 
     def of(self, broker_id: int, tp: TopicPartition) -> int | None:
-        """Size of the replica on the broker in bytes; None if it does not exist or is unknown."""
+        """Return the size of the replica on the broker in bytes; None if it does not exist or is unknown."""
         return self.bytes.get((broker_id, tp))
 
 
 async def describe_log_dirs(
     client: ClusterClient, brokers: Iterable[int], partitions: Collection[TopicPartition] | None = None
 ) -> tuple[list[LogDir], list[Outcome]]:
-    """The log directories of the brokers with the given partitions, or all; and the brokers with an error."""
+    """Return the log directories of the brokers with the given partitions, or all; and the brokers with an error."""
     topics = None
     if partitions is not None:
         topics = [
@@ -128,12 +128,14 @@ async def describe_log_dirs(
 async def replica_sizes(
     client: ClusterClient, brokers: Iterable[int], partitions: Collection[TopicPartition] | None
 ) -> ReplicaSizes:
-    """Sizes of the partitions' replicas, or all, on these brokers; an error of one broker affects only its own."""
+    """Return the sizes of the partitions' replicas, or all, on these brokers; an error of one broker affects only its
+    own.
+    """
     return sizes_in(*await describe_log_dirs(client, brokers, partitions))
 
 
 def sizes_in(log_dirs: Collection[LogDir], failed: Iterable[Outcome] = ()) -> ReplicaSizes:
-    """The sizes and places of the replicas in these directories; `failed` are the brokers with an error."""
+    """Return the sizes and places of the replicas in these directories; `failed` are the brokers with an error."""
     sizes = ReplicaSizes({}, tuple(failed))
     for log_dir in log_dirs:
         sizes.directories[log_dir.broker_id, log_dir.path] = log_dir.error
@@ -162,7 +164,7 @@ def usable_bytes(log_dirs: Iterable[LogDir]) -> dict[int, int]:
 
 
 async def move_replicas(client: ClusterClient, targets: Mapping[Replica, str]) -> dict[Replica, Outcome]:
-    """Moves replicas to log directories of their brokers; replicas that do not exist yet will be created there.
+    """Move replicas to log directories of their brokers; replicas that do not exist yet will be created there.
 
     Replaces an ongoing move to another directory, and cancels it if the replica is already in the directory.
     """
@@ -207,6 +209,6 @@ def _request(targets: Mapping[Replica, str]) -> AlterReplicaLogDirsRequest:
 
 
 def _name(replica: Replica) -> str:
-    """Name of a replica in the format of Kafka's tools."""
+    """Return the name of a replica in the format of Kafka's tools."""
     broker_id, tp = replica
     return f"{tp}-{broker_id}"

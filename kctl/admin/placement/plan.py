@@ -92,7 +92,7 @@ def plan_moves(
     sizes: ReplicaSizes,
     log_dirs: LogDirTargets | None = None,
 ) -> list[Move]:
-    """The move of each partition; impossible ones have a problem."""
+    """Return the move of each partition; impossible ones have a problem."""
     requested = log_dirs or {}
     return [_move(tp, target, metadata, ongoing.get(tp), sizes, requested) for tp, target in sorted(targets.items())]
 
@@ -139,7 +139,7 @@ def _log_dir_problem(tp: TopicPartition, log_dirs: Iterable[tuple[int, str]], si
 
 
 def move_state(tp: TopicPartition, target: tuple[int, ...], metadata: ClusterMetadata, ongoing: bool) -> MoveState:
-    """State of one move."""
+    """Return the state of one move."""
     if ongoing:
         return MoveState.IN_PROGRESS
     partition = partition_of(metadata, tp)
@@ -149,14 +149,14 @@ def move_state(tp: TopicPartition, target: tuple[int, ...], metadata: ClusterMet
 
 
 def log_dir_state(move: Move, sizes: ReplicaSizes) -> MoveState:
-    """State of the moves of a partition's replicas to their requested log directories."""
+    """Return the state of the moves of a partition's replicas to their requested log directories."""
     states = {replica_state(move.tp, broker, path, sizes) for broker, path in move.log_dirs}
     worst = (MoveState.DIFFERENT, MoveState.IN_PROGRESS)
     return next((state for state in worst if state in states), MoveState.COMPLETE)
 
 
 def replica_state(tp: TopicPartition, broker: int, path: str, sizes: ReplicaSizes) -> MoveState:
-    """State of the move of one replica to its requested log directory."""
+    """Return the state of the move of one replica to its requested log directory."""
     copy = sizes.copies.get((broker, tp))
     if copy is not None:
         return MoveState.IN_PROGRESS if copy[0] == path else MoveState.DIFFERENT
@@ -164,7 +164,7 @@ def replica_state(tp: TopicPartition, broker: int, path: str, sizes: ReplicaSize
 
 
 def bytes_moved(move: Move, sizes: ReplicaSizes) -> int:
-    """Bytes in the added replicas; a replica larger than the leader's last known size counts as complete."""
+    """Return the bytes in the added replicas; a replica larger than the leader's last known size counts as complete."""
     whole = move.size_bytes or 0
     added = sum(min(whole, sizes.of(replica, move.tp) or 0) for replica in move.adding)
     return added + sum(_bytes_relocated(move.tp, broker, place, whole, sizes) for broker, place in move.relocating)
@@ -178,7 +178,7 @@ def _bytes_relocated(tp: TopicPartition, broker: int, origin: str, whole: int, s
 
 
 def bytes_by_broker(moves: Iterable[Move]) -> tuple[dict[int, int], dict[int, int]]:
-    """Bytes that each broker receives and, as leader, sends, for partitions of known size."""
+    """Return the bytes that each broker receives and, as leader, sends, for partitions of known size."""
     incoming: dict[int, int] = {}
     outgoing: dict[int, int] = {}
     for move in moves:
@@ -191,28 +191,28 @@ def bytes_by_broker(moves: Iterable[Move]) -> tuple[dict[int, int], dict[int, in
 
 
 def rollback(moves: Iterable[Move]) -> Assignment:
-    """The reassignment that restores the previous replicas."""
+    """Return the reassignment that restores the previous replicas."""
     return {move.tp: move.current for move in moves if move.current}
 
 
 def requested_log_dirs(moves: Iterable[Move]) -> LogDirTargets:
-    """The requested log directories of the replicas that have one."""
+    """Return the requested log directories of the replicas that have one."""
     return {(broker, move.tp): path for move in moves for broker, path in move.log_dirs}
 
 
 def rollback_log_dirs(moves: Iterable[Move]) -> LogDirTargets:
-    """Previous log directories of the replicas that change theirs."""
+    """Return the previous log directories of the replicas that change theirs."""
     return {(broker, move.tp): place for move in moves for broker, place in move.relocating}
 
 
 def partition_of(metadata: ClusterMetadata, tp: TopicPartition) -> Partition | None:
-    """The partition, or None."""
+    """Return the partition, or None."""
     topic = metadata.topics.get(tp.topic)
     return None if topic is None else topic.partition(tp.partition)
 
 
 def unknown_partition(metadata: ClusterMetadata, tp: TopicPartition) -> Outcome:
-    """The outcome of a partition that `partition_of` does not find."""
+    """Return the outcome of a partition that `partition_of` does not find."""
     return Outcome(str(tp), _topic_error(metadata, tp), f"there is no partition {tp}")
 
 

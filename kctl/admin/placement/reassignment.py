@@ -45,7 +45,7 @@ class Ongoing:
 async def list_reassignments(
     client: ClusterClient, partitions: Collection[TopicPartition] | None = None
 ) -> dict[TopicPartition, Ongoing]:
-    """Ongoing reassignments of the partitions, or all.  Raises ApiError."""
+    """Return the ongoing reassignments of the partitions, or all.  Raises ApiError."""
     topics = None
     if partitions is not None:
         topics = [
@@ -58,11 +58,11 @@ async def list_reassignments(
         response = await connection.send(request, ListPartitionReassignmentsResponse)
         _raise_whole(response.error_code, response.error_message)
         return {
-            TopicPartition(topic.name, one.partition_index): Ongoing(
-                tuple(one.replicas), tuple(one.adding_replicas), tuple(one.removing_replicas)
+            TopicPartition(topic.name, partition.partition_index): Ongoing(
+                tuple(partition.replicas), tuple(partition.adding_replicas), tuple(partition.removing_replicas)
             )
             for topic in sorted(response.topics, key=lambda topic: topic.name)
-            for one in sorted(topic.partitions, key=lambda one: one.partition_index)
+            for partition in sorted(topic.partitions, key=lambda partition: partition.partition_index)
         }
 
     return await client.on_controller(send_to)
@@ -71,7 +71,7 @@ async def list_reassignments(
 async def alter_reassignments(
     client: ClusterClient, targets: Mapping[TopicPartition, tuple[int, ...] | None]
 ) -> dict[TopicPartition, Outcome]:
-    """Starts the reassignment of each partition to its target; None cancels it.  Raises ApiError."""
+    """Start the reassignment of each partition to its target; None cancels it.  Raises ApiError."""
     topics = [
         ReassignableTopic(
             name=topic,
@@ -89,16 +89,16 @@ async def alter_reassignments(
         _raise_whole(response.error_code, response.error_message)
         outcomes = {}
         for topic in response.responses:
-            for one in topic.partitions:
-                tp = TopicPartition(topic.name, one.partition_index)
-                outcomes[tp] = outcome_of(str(tp), one.error_code, one.error_message)
+            for partition in topic.partitions:
+                tp = TopicPartition(topic.name, partition.partition_index)
+                outcomes[tp] = outcome_of(str(tp), partition.error_code, partition.error_message)
         return {tp: outcomes[tp] for tp in sorted(outcomes)}
 
     return await client.on_controller(send_to)
 
 
 def by_topic(partitions: Collection[TopicPartition]) -> dict[str, list[int]]:
-    """Partition numbers by topic, both sorted."""
+    """Return the partition numbers by topic, both sorted."""
     topics: dict[str, list[int]] = {}
     for tp in sorted(partitions):
         topics.setdefault(tp.topic, []).append(tp.partition)
@@ -119,7 +119,7 @@ NOT_LISTED = frozenset({ErrorCode.UNSUPPORTED_VERSION, ErrorCode.CLUSTER_AUTHORI
 
 
 async def ongoing_if_supported(client: ClusterClient) -> Mapping[TopicPartition, Ongoing]:
-    """Ongoing reassignments; empty if the brokers are older than 2.4 or the user is denied."""
+    """Return the ongoing reassignments; empty if the brokers are older than 2.4 or the user is denied."""
     try:
         return await list_reassignments(client)
     except ApiError as error:

@@ -37,18 +37,18 @@ class PlacementState:
         return len(self.replicas.keys() - self.sizes.keys())
 
     def weights(self) -> dict[TopicPartition, int]:
-        """The weight of one replica of each partition: its bytes, the mean for those of unknown size."""
+        """Return the weight of one replica of each partition: its bytes, the mean for those of unknown size."""
         if not self.has_sizes:
             return dict.fromkeys(self.replicas, 1)
         mean = sum(self.sizes.values()) // len(self.sizes)
         return {tp: self.sizes.get(tp, mean) for tp in self.replicas}
 
     def rack_of(self, broker: int) -> object:
-        """The rack; a broker without a known rack counts as a rack of its own."""
+        """Return the rack; a broker without a known rack counts as a rack of its own."""
         return self.racks.get(broker) or broker
 
     def rack_count(self, replicas: Iterable[int]) -> int:
-        """Number of racks that hold these replicas."""
+        """Return the number of racks that hold these replicas."""
         return len({self.rack_of(broker) for broker in replicas})
 
 
@@ -70,7 +70,7 @@ class Placement:
                 self._account(tp, broker, 1)
 
     def place(self, tp: TopicPartition, replicas: tuple[int, ...]) -> None:
-        """Assigns the replicas of a partition."""
+        """Assign the replicas of a partition."""
         before = self.replicas[tp]
         for broker in before:
             if broker not in replicas:
@@ -81,18 +81,18 @@ class Placement:
         self.replicas[tp] = replicas
 
     def replace(self, tp: TopicPartition, old: int, new: int) -> None:
-        """Moves one replica; it keeps its position, so that a preferred leader is replaced by a preferred leader."""
+        """Move one replica; it keeps its position, so that a preferred leader is replaced by a preferred leader."""
         self.place(tp, tuple(new if broker == old else broker for broker in self.replicas[tp]))
 
     def fits(self, tp: TopicPartition, broker: int) -> bool:
-        """Whether the broker has space for one more replica; true if its free space is unknown."""
+        """Return whether the broker has space for one more replica; true if its free space is unknown."""
         free = self.state.free_bytes.get(broker)
         if free is None or not self.state.has_sizes or broker in self.state.replicas[tp]:
             return True
         return self.incoming[broker] + self.weights[tp] <= free
 
     def best_broker(self, tp: TopicPartition, kept: Collection[int], receivers: Iterable[int]) -> int | None:
-        """The broker for a new replica beside `kept`; None if all receivers have one.
+        """Return the broker for a new replica beside `kept`; None if all receivers have one.
 
         It has space if any has, is in a rack without replica if any is, and has the smallest load.
         """
@@ -110,7 +110,7 @@ class Placement:
         )
 
     def changes(self) -> Assignment:
-        """The new replicas of the partitions that have changed, in the order of their names."""
+        """Return the new replicas of the partitions that have changed, in the order of their names."""
         return {tp: replicas for tp, replicas in sorted(self.replicas.items()) if replicas != self.state.replicas[tp]}
 
     def _account(self, tp: TopicPartition, broker: int, sign: int) -> None:
@@ -153,7 +153,7 @@ class BrokerChange:
 
 
 def broker_changes(state: PlacementState, targets: Assignment) -> list[BrokerChange]:
-    """The change of each live broker, and of each dead one with replicas, by id."""
+    """Return the change of each live broker, and of each dead one with replicas, by id."""
     weights = Placement(state).weights
     brokers = sorted({*state.racks, *(broker for replicas in state.replicas.values() for broker in replicas)})
     before = {broker: [0, 0, 0] for broker in brokers}
@@ -196,7 +196,7 @@ def _broker_change(
 
 
 def bytes_across_racks(state: PlacementState, moves: Sequence[Move]) -> int:
-    """Bytes that leaders send to new replicas in other racks; brokers without a known rack do not count."""
+    """Return the bytes that leaders send to new replicas in other racks; brokers without a known rack do not count."""
     total = 0
     for move in moves:
         source = state.racks.get(move.leader)
@@ -207,12 +207,12 @@ def bytes_across_racks(state: PlacementState, moves: Sequence[Move]) -> int:
 
 
 def phases_of_at_most(moves: Sequence[Move], partitions_max: int) -> list[list[Move]]:
-    """Phases with at most `partitions_max` partitions, in the order of their names."""
+    """Return the phases with at most `partitions_max` partitions, in the order of their names."""
     return [list(moves[start : start + partitions_max]) for start in range(0, len(moves), partitions_max)]
 
 
 def phases_of_equal_size(moves: Sequence[Move], count: int) -> list[list[Move]]:
-    """At most `count` phases that copy about the same number of bytes; each in the order of the names."""
+    """Return at most `count` phases that copy about the same number of bytes; each in the order of the names."""
     phases: list[list[Move]] = [[] for _ in range(min(count, len(moves)))]
     smallest = [(0, 0, number) for number in range(len(phases))]
     for move in sorted(moves, key=lambda move: (-(move.bytes_to_move or 0), move.tp)):

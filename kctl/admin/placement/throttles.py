@@ -75,7 +75,7 @@ class ThrottleRecord:
     @property
     def settings(self) -> list[tuple[ConfigResource, str]]:
         """All properties of brokers and topics that the reassignment has set."""
-        return [rate.setting for rate in self.rates] + [one.setting for one in self.lists]
+        return [rate.setting for rate in self.rates] + [list_hold.setting for list_hold in self.lists]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class Needs:
 
 
 def throttle_needs(moves: Iterable[Move]) -> Needs:
-    """Throttles all present replicas as leaders and added ones as followers.  ReassignPartitionsCommand (2.8).
+    """Throttle all present replicas as leaders and added ones as followers.  ReassignPartitionsCommand (2.8).
 
     Partitions without added replicas copy nothing and need no throttle.
     """
@@ -130,13 +130,13 @@ def hold(
     now_ms: int,
     before: ThrottleRecord | None = None,
 ) -> ThrottleRecord:
-    """The record of a throttle to be set.
+    """Return the record of a throttle to be set.
 
     `before` is the record of the same reassignment if its throttle is changed; its previous values are kept.  Brokers
     whose rates are not in `present` are omitted.
     """
-    known_rates = {one.setting: one for one in before.rates} if before else {}
-    known_lists = {one.setting: one for one in before.lists} if before else {}
+    known_rates = {rate_hold.setting: rate_hold for rate_hold in before.rates} if before else {}
+    known_lists = {list_hold.setting: list_hold for list_hold in before.lists} if before else {}
     rates = []
     for broker_id in needs.brokers:
         for name in RATES:
@@ -161,19 +161,19 @@ def hold(
 
 
 def changes_to_set(record: ThrottleRecord, present: Values) -> Changes:
-    """The config changes that set the throttle of a record."""
+    """Return the config changes that set the throttle of a record."""
     changes: Changes = {}
     for rate in record.rates:
         _add(changes, rate.setting, rate.ours)
-    for one in record.lists:
-        value = present.get(one.setting)
-        if missing := missing_entries(value, one.requested):
-            _add(changes, one.setting, ",".join([*_entries(value), *missing]))
+    for list_hold in record.lists:
+        value = present.get(list_hold.setting)
+        if missing := missing_entries(value, list_hold.requested):
+            _add(changes, list_hold.setting, ",".join([*_entries(value), *missing]))
     return changes
 
 
 def release(record: ThrottleRecord, present: Values, others: Sequence[ThrottleRecord]) -> Release:
-    """The config changes that release a record.
+    """Return the config changes that release a record.
 
     A broker may return stale rates, so the previous value is written even if it seems to be set already.  Settings
     that are not in `present` could not be read and are omitted.
@@ -192,78 +192,83 @@ def release(record: ThrottleRecord, present: Values, others: Sequence[ThrottleRe
             _add(changes, rate.setting, rate.prior)
         else:
             foreign.append((*rate.setting, value))
-    for one in record.lists:
-        if one.setting not in present:
+    for list_hold in record.lists:
+        if list_hold.setting not in present:
             continue
-        released = set(one.owned)
+        released = set(list_hold.owned)
         for index, other in enumerate(heirs):
             came_later = other.created_ms >= record.created_ms
-            heirs[index], inherited = _inherit_entries(other, one, released, came_later=came_later)
+            heirs[index], inherited = _inherit_entries(other, list_hold, released, came_later=came_later)
             released -= inherited
         if released:
-            rest = [entry for entry in _entries(present[one.setting]) if entry not in released]
-            _add(changes, one.setting, ",".join(rest) if rest or one.prior is not None else None)
+            rest = [entry for entry in _entries(present[list_hold.setting]) if entry not in released]
+            _add(changes, list_hold.setting, ",".join(rest) if rest or list_hold.prior is not None else None)
     return Release(changes, heirs, foreign)
 
 
 def without(record: ThrottleRecord, settings: Iterable[tuple[ConfigResource, str]]) -> ThrottleRecord:
-    """The record without the released `settings`."""
+    """Return the record without the released `settings`."""
     done = set(settings)
     return replace(
         record,
-        rates=tuple(one for one in record.rates if one.setting not in done),
-        lists=tuple(one for one in record.lists if one.setting not in done),
+        rates=tuple(rate_hold for rate_hold in record.rates if rate_hold.setting not in done),
+        lists=tuple(list_hold for list_hold in record.lists if list_hold.setting not in done),
     )
 
 
 def missing_entries(value: str | None, requested: Iterable[str]) -> list[str]:
-    """The required entries missing in a list; none if it stands for all replicas."""
+    """Return the required entries missing in a list; none if it stands for all replicas."""
     present = _entries(value)
     return [] if ALL_REPLICAS in present[:1] else [entry for entry in requested if entry not in present]
 
 
 def record_to_json(record: ThrottleRecord) -> dict[str, Any]:
-    """Formats a record for its file."""
+    """Format a record for its file."""
     return {
         "version": FORMAT_VERSION,
         "created_ms": record.created_ms,
         "partitions": [{"topic": tp.topic, "partition": tp.partition} for tp in record.partitions],
         "rates": [
-            {"broker": one.broker_id, "name": one.name, "prior": one.prior, "ours": one.ours} for one in record.rates
+            {"broker": rate_hold.broker_id, "name": rate_hold.name, "prior": rate_hold.prior, "ours": rate_hold.ours}
+            for rate_hold in record.rates
         ],
         "lists": [
             {
-                "topic": one.topic,
-                "name": one.name,
-                "prior": one.prior,
-                "wanted": list(one.requested),
-                "owned": list(one.owned),
+                "topic": list_hold.topic,
+                "name": list_hold.name,
+                "prior": list_hold.prior,
+                "wanted": list(list_hold.requested),
+                "owned": list(list_hold.owned),
             }
-            for one in record.lists
+            for list_hold in record.lists
         ],
     }
 
 
 def record_from_json(document: Mapping[str, Any]) -> ThrottleRecord:
-    """Parses a record.  Raises ValueError, KeyError or TypeError if it is invalid."""
+    """Parse a record.  Raises ValueError, KeyError or TypeError if it is invalid."""
     if document["version"] != FORMAT_VERSION:
         raise ValueError(f"version {document['version']} is not supported")
     return ThrottleRecord(
         created_ms=document["created_ms"],
-        partitions=tuple(TopicPartition(one["topic"], one["partition"]) for one in document["partitions"]),
-        rates=tuple(RateHold(one["broker"], one["name"], one["prior"], one["ours"]) for one in document["rates"]),
+        partitions=tuple(
+            TopicPartition(partition["topic"], partition["partition"]) for partition in document["partitions"]
+        ),
+        rates=tuple(
+            RateHold(entry["broker"], entry["name"], entry["prior"], entry["ours"]) for entry in document["rates"]
+        ),
         lists=tuple(
-            ListHold(one["topic"], one["name"], one["prior"], tuple(one["wanted"]), tuple(one["owned"]))
-            for one in document["lists"]
+            ListHold(entry["topic"], entry["name"], entry["prior"], tuple(entry["wanted"]), tuple(entry["owned"]))
+            for entry in document["lists"]
         ),
     )
 
 
 def _heir(rate: RateHold, record: ThrottleRecord, others: Sequence[ThrottleRecord]) -> int | None:
-    """The record whose previous value is the one set by this record, or None."""
+    """Return the record whose previous value is the one set by this record, or None."""
     for index, other in enumerate(others):
         if other.created_ms >= record.created_ms and any(
-            one.setting == rate.setting and one.prior == rate.ours for one in other.rates
+            rate_hold.setting == rate.setting and rate_hold.prior == rate.ours for rate_hold in other.rates
         ):
             return index
     return None
@@ -271,7 +276,8 @@ def _heir(rate: RateHold, record: ThrottleRecord, others: Sequence[ThrottleRecor
 
 def _inherit_rate(record: ThrottleRecord, released: RateHold) -> ThrottleRecord:
     rates = tuple(
-        replace(one, prior=released.prior) if one.setting == released.setting else one for one in record.rates
+        replace(rate_hold, prior=released.prior) if rate_hold.setting == released.setting else rate_hold
+        for rate_hold in record.rates
     )
     return replace(record, rates=rates)
 
@@ -279,17 +285,17 @@ def _inherit_rate(record: ThrottleRecord, released: RateHold) -> ThrottleRecord:
 def _inherit_entries(
     record: ThrottleRecord, released: ListHold, entries: set[str], *, came_later: bool
 ) -> tuple[ThrottleRecord, set[str]]:
-    """Passes entries to other records that require them, and that saw them as previous entries."""
+    """Pass entries to other records that require them, and that saw them as previous entries."""
     inherited: set[str] = set()
     lists = []
-    for one in record.lists:
-        if one.setting == released.setting:
-            needed = entries & set(one.requested)
+    for list_hold in record.lists:
+        if list_hold.setting == released.setting:
+            needed = entries & set(list_hold.requested)
             inherited |= needed
-            prior = released.prior if came_later else one.prior
-            lists.append(replace(one, prior=prior, owned=_sorted({*one.owned, *needed})))
+            prior = released.prior if came_later else list_hold.prior
+            lists.append(replace(list_hold, prior=prior, owned=_sorted({*list_hold.owned, *needed})))
         else:
-            lists.append(one)
+            lists.append(list_hold)
     return replace(record, lists=tuple(lists)), inherited
 
 

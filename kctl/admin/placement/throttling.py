@@ -58,7 +58,7 @@ class ThrottleRecords:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Holds the lock; waits until other commands have released it."""
+        """Hold the lock; wait until other commands have released it."""
         self.folder.mkdir(parents=True, exist_ok=True)
         fd = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -68,7 +68,7 @@ class ThrottleRecords:
             os.close(fd)
 
     def all(self) -> dict[str, ThrottleRecord]:
-        """All records by key.  Raises KctlError for an invalid file."""
+        """Return all records by key.  Raises KctlError for an invalid file."""
         records = {}
         for path in sorted(self.folder.glob(f"{_PREFIX}*.json")):
             try:
@@ -80,7 +80,7 @@ class ThrottleRecords:
         return records
 
     def save(self, key: str, record: ThrottleRecord) -> None:
-        """Writes a record, or deletes its file if it is empty."""
+        """Write a record, or delete its file if it is empty."""
         path = self.path_of(key)
         if not record.settings:
             path.unlink(missing_ok=True)
@@ -94,18 +94,18 @@ class ThrottleRecords:
         temporary.replace(path)
 
     def path_of(self, key: str) -> Path:
-        """The file of the record with this key."""
+        """Return the file of the record with this key."""
         return self.folder / f"{_PREFIX}{key}.json"
 
 
 def key_of(partitions: Collection[TopicPartition]) -> str:
-    """The key of a set of partitions, independent of their targets."""
+    """Return the key of a set of partitions, independent of their targets."""
     text = "\n".join(str(tp) for tp in sorted(partitions))
     return hashlib.sha256(text.encode()).hexdigest()[:KEY_LENGTH]
 
 
 def folder_of(state_dir: Path, cluster_id: str | None) -> Path:
-    """The folder of one cluster."""
+    """Return the folder of one cluster."""
     name = re.sub(r"[^A-Za-z0-9_-]", "_", cluster_id or "")
     return state_dir / (name or "unnamed-cluster")
 
@@ -129,18 +129,18 @@ class Restored:
     @property
     def brokers(self) -> list[int]:
         """Brokers whose rates were restored."""
-        return sorted({one.broker_id for one, _ in self.settings if one.broker_id is not None})
+        return sorted({setting.broker_id for setting, _ in self.settings if setting.broker_id is not None})
 
     @property
     def topics(self) -> list[str]:
         """Topics whose lists were restored."""
-        return sorted({one.name for one, _ in self.settings if one.type is ResourceType.TOPIC})
+        return sorted({setting.name for setting, _ in self.settings if setting.type is ResourceType.TOPIC})
 
 
 async def set_throttles(
     client: ClusterClient, records: ThrottleRecords, key: str, moves: Collection[Move], bytes_per_s: int
 ) -> list[Outcome]:
-    """Sets throttles for the moves; returns unreachable brokers, which have none.  Requires `records.locked`.
+    """Set throttles for the moves; return unreachable brokers, which have none.  Requires `records.locked`.
 
     The record is written before the first change.  Raises ApiError if a setting is refused; the record then contains
     what has been set.
@@ -163,7 +163,7 @@ async def set_throttles(
 
 
 async def release_throttles(client: ClusterClient, records: ThrottleRecords, keys: Iterable[str]) -> Restored:
-    """Releases the throttles of the records.  Requires `records.locked`.
+    """Release the throttles of the records.  Requires `records.locked`.
 
     Raises ClusterUnreachable; the records stay then.
     """
@@ -207,7 +207,7 @@ async def _release_one(
 async def _read(
     client: ClusterClient, settings: Iterable[Setting]
 ) -> tuple[dict[Setting, str | None], dict[ConfigResource, Outcome]]:
-    """The values set for each topic or broker itself, and the resources that could not be read."""
+    """Return the values set for each topic or broker itself, and the resources that could not be read."""
     requested = list(settings)
     values: dict[Setting, str | None] = {}
     failed: dict[ConfigResource, Outcome] = {}
@@ -231,17 +231,17 @@ def name_of(resource: ConfigResource) -> str:
 
 
 def describe_change(resource: ConfigResource, change: ConfigChange) -> str:
-    """A sentence about a restored setting."""
+    """Return a sentence about a restored setting."""
     what = "removed" if change.operation is ConfigOperation.DELETE else f"set back to {change.value or 'nothing'}"
     return f"{name_of(resource)}: {change.name} {what}"
 
 
 def finished_keys(records: ThrottleRecords, under_way: Collection[TopicPartition]) -> list[str]:
-    """Keys of the records without a moving partition."""
+    """Return the keys of the records without a moving partition."""
     moving = set(under_way)
     return [key for key, record in records.all().items() if moving.isdisjoint(record.partitions)]
 
 
 def _is_gone(outcome: Outcome | None) -> bool:
-    """Whether the topic of a list was deleted."""
+    """Return whether the topic of a list was deleted."""
     return outcome is not None and outcome.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -75,7 +75,7 @@ class RecordView:
         self._json: dict[str, Json | Missing] = {}
 
     def field(self, name: str) -> Json | Missing:
-        """The field itself: text for `key` and `value`, MISSING if they are not UTF-8; None if they are null."""
+        """Return the field itself: text for `key` and `value`, MISSING if they are not UTF-8; None if they are null."""
         record = self._record
         match name:
             case "topic":
@@ -93,7 +93,9 @@ class RecordView:
                 return _text(record.key if name == "key" else record.value)
 
     def document(self, name: str) -> Json | Missing:
-        """The document in which paths below a field start: key or value parsed as JSON; MISSING if it is not JSON."""
+        """Return the document in which paths below a field start: key or value parsed as JSON; MISSING if it is not
+        JSON.
+        """
         if name not in {"key", "value"}:
             return self.field(name)
         if name not in self._json:
@@ -111,7 +113,7 @@ class Constant:
     """A number as it is written, because a column of decimals is more exact than a float."""
 
     def read(self, record: RecordView) -> Json | Missing:
-        """The literal."""
+        """Return the literal."""
         del record
         return self.value
 
@@ -124,7 +126,7 @@ class Path:
     steps: tuple[str | int, ...] = ()
 
     def read(self, record: RecordView) -> Json | Missing:
-        """The value at the path; MISSING if there is none."""
+        """Return the value at the path; MISSING if there is none."""
         if not self.steps:
             return record.field(self.field)
         found = record.document(self.field)
@@ -155,7 +157,7 @@ class Comparison:
     right: Operand
 
     def holds(self, record: RecordView) -> Truth:
-        """Whether the comparison is true for the record."""
+        """Return whether the comparison is true for the record."""
         left, right = self.left.read(record), self.right.read(record)
         if isinstance(left, Missing) or isinstance(right, Missing) or left is None or right is None:
             return None
@@ -178,7 +180,7 @@ class Like:
     pattern: str
 
     def holds(self, record: RecordView) -> Truth:
-        """Whether the pattern describes the whole text."""
+        """Return whether the pattern describes the whole text."""
         text = self.operand.read(record)
         if text is None or isinstance(text, Missing):
             return None
@@ -192,7 +194,7 @@ class IsNull:
     operand: Operand
 
     def holds(self, record: RecordView) -> Truth:
-        """Whether the record has no value there."""
+        """Return whether the record has no value there."""
         found = self.operand.read(record)
         is_field = isinstance(self.operand, Path) and not self.operand.steps
         return found is None or (isinstance(found, Missing) and not is_field)  # Bytes that are no text are not null.
@@ -205,7 +207,7 @@ class Exists:
     path: Path
 
     def holds(self, record: RecordView) -> Truth:
-        """Whether the path exists in the record."""
+        """Return whether the path exists in the record."""
         return self.path.read(record) is not MISSING
 
 
@@ -216,7 +218,7 @@ class IsTrue:
     operand: Operand
 
     def holds(self, record: RecordView) -> Truth:
-        """Whether the operand is `true`."""
+        """Return whether the operand is `true`."""
         found = self.operand.read(record)
         return None if found is None or isinstance(found, Missing) else found is True
 
@@ -228,7 +230,7 @@ class Not:
     condition: Condition
 
     def holds(self, record: RecordView) -> Truth:
-        """Whether the condition is false for the record."""
+        """Return whether the condition is false for the record."""
         truth = self.condition.holds(record)
         return None if truth is None else not truth
 
@@ -240,7 +242,7 @@ class All:
     conditions: tuple[Condition, ...]
 
     def holds(self, record: RecordView) -> Truth:
-        """False if one of the conditions is false, true if all are true."""
+        """Return False if one of the conditions is false, True if all are true."""
         found: Truth = True
         for condition in self.conditions:
             truth = condition.holds(record)
@@ -257,7 +259,7 @@ class Either:
     conditions: tuple[Condition, ...]
 
     def holds(self, record: RecordView) -> Truth:
-        """True if one of the conditions is true, false if all are false."""
+        """Return True if one of the conditions is true, False if all are false."""
         found: Truth = False
         for condition in self.conditions:
             truth = condition.holds(record)
@@ -271,7 +273,7 @@ Condition: TypeAlias = Comparison | Like | IsNull | Exists | IsTrue | Not | All 
 
 
 def is_like(text: str, pattern: str) -> bool:
-    """Whether the pattern of LIKE describes the whole text."""
+    """Return whether the pattern of LIKE describes the whole text."""
     first, *others = _like_parts(pattern)
     if not others:
         return first[0].fullmatch(text) is not None
@@ -289,7 +291,7 @@ def is_like(text: str, pattern: str) -> bool:
 
 @functools.lru_cache(maxsize=100)
 def _like_parts(pattern: str) -> tuple[tuple[re.Pattern[str], int], ...]:
-    """The parts of the pattern between each two %, with their lengths: each describes texts of one length."""
+    """Return the parts of the pattern between each two %, with their lengths: each describes texts of one length."""
     parts, length = [""], [0]
     for escaped, plain in re.findall(r"\\(.)|(.)", pattern, re.DOTALL):
         if plain == "%":
@@ -332,14 +334,14 @@ def _equal(left: Json, right: Json) -> bool:
 
 
 def _contains(container: Json, value: Json) -> bool:
-    """Elements of a list, names of an object, and parts of a text."""
+    """Return whether a list has the element, an object the name, or a text the part."""
     if isinstance(container, list):
-        return any(_equal(one, value) for one in container)
+        return any(_equal(element, value) for element in container)
     return isinstance(container, (dict, str)) and isinstance(value, str) and value in container
 
 
 def _ordered(left: Json, operator: Operator, right: Json) -> bool:
-    """Two numbers, or two texts in the order of their code points; false for other types."""
+    """Compare two numbers, or two texts in the order of their code points; false for other types."""
     compare = _ORDERINGS[operator]
     if isinstance(left, str) and isinstance(right, str):
         return bool(compare(left, right))
@@ -400,7 +402,7 @@ class _Token(NamedTuple):
 
 
 def parse_where(expression: str) -> Condition:
-    """The condition that the text describes.  Raises WhereError."""
+    """Return the condition that the text describes.  Raises WhereError."""
     if len(expression) > EXPRESSION_CHARACTERS_MAX:
         raise WhereError(f"more than {EXPRESSION_CHARACTERS_MAX:,} characters", EXPRESSION_CHARACTERS_MAX + 1)
     parser = _Parser(_tokens(expression))
@@ -410,7 +412,7 @@ def parse_where(expression: str) -> Condition:
 
 
 def parse_path(text: str, option: str) -> Path:
-    """A path alone, such as `value.items[0].id`.  Raises UsageError; `option` names the option in its text."""
+    """Return a path alone, such as `value.items[0].id`.  Raises UsageError; `option` names the option in its text."""
     try:
         if len(text) > EXPRESSION_CHARACTERS_MAX:
             raise WhereError(f"more than {EXPRESSION_CHARACTERS_MAX:,} characters", EXPRESSION_CHARACTERS_MAX + 1)
@@ -614,7 +616,7 @@ class _Parser:
 
 
 def _unquoted(token: _Token) -> str:
-    """The text between the quotes, with the escapes of JSON."""
+    """Return the text between the quotes, with the escapes of JSON."""
     inner = token.text[1:-1]
     if token.text[0] == "'":
         replaced = {"\\'": "'", "''": "'", '"': '\\"'}
@@ -638,7 +640,7 @@ def _number(token: _Token) -> Json:
 
 
 def _comparison(left: Operand, operator: Operator, right: Operand, position: int) -> Condition:
-    """The comparison, in which null and the text of a time have the meaning that the language gives them."""
+    """Return the comparison, in which null and the text of a time have the meaning that the language gives them."""
     null = Constant(None)
     if operator in {"=", "!="} and null in (left, right):
         test = IsNull(left if right == null else right)
@@ -647,7 +649,7 @@ def _comparison(left: Operand, operator: Operator, right: Operand, position: int
 
 
 def _is_in(left: Operand, container: Operand, position: int) -> Condition:
-    """The test for a value in a list, which may have null."""
+    """Return the test for a value in a list, which may have null."""
     if not (isinstance(container, Constant) and isinstance(container.value, list)):
         return Comparison(left, "in", container)
     values: list[Json] = [value for value in container.value if value is not None]
@@ -656,7 +658,10 @@ def _is_in(left: Operand, container: Operand, position: int) -> Condition:
 
 
 def _as_time(operand: Operand, other: Operand, position: int) -> Operand:
-    """The milliseconds of a text, or of texts in a list, that is compared with a timestamp.  Raises WhereError."""
+    """Return the milliseconds of a text, or of texts in a list, that is compared with a timestamp.
+
+    Raises WhereError.
+    """
     if other != Path("timestamp") or not isinstance(operand, Constant):
         return operand
     if isinstance(operand.value, list):

@@ -35,7 +35,7 @@ TO_END = -1
 
 
 def parse_deletions(text: str) -> dict[TopicPartition, int]:
-    """The offsets by partition; TO_END for the end.  Raises UsageError."""
+    """Return the offsets by partition; TO_END for the end.  Raises UsageError."""
     document = read_json(text)
     if not isinstance(document, dict) or not isinstance(document.get("partitions"), list):
         raise UsageError('it must be an object with "partitions", a list')
@@ -77,7 +77,7 @@ class Deletion:
 
 
 async def plan_deletions(client: ClusterClient, offsets: Mapping[TopicPartition, int]) -> list[Deletion]:
-    """The deletions before these offsets, TO_END for the end; OFFSET_OUT_OF_RANGE for one after the end."""
+    """Return the deletions before these offsets, TO_END for the end; OFFSET_OUT_OF_RANGE for one after the end."""
     found = await list_offsets_at(client, offsets, (EARLIEST, LATEST))
     return [_plan_one(tp, offsets[tp], found[tp]) for tp in sorted(offsets)]
 
@@ -85,18 +85,18 @@ async def plan_deletions(client: ClusterClient, offsets: Mapping[TopicPartition,
 async def offsets_of_time(
     client: ClusterClient, partitions: Collection[TopicPartition], time_ms: int
 ) -> dict[TopicPartition, int]:
-    """The first offsets at or after the time, TO_END if there is none.  Raises ApiError."""
+    """Return the first offsets at or after the time, TO_END if there is none.  Raises ApiError."""
     found = await list_offsets(client, dict.fromkeys(partitions, time_ms))
     offsets = {}
-    for tp, one in found.items():
-        if isinstance(one, ApiError):
-            raise ApiError(one.code, f"{tp}: {one}")
-        offsets[tp] = TO_END if one.offset == NO_OFFSET else one.offset
+    for tp, offset in found.items():
+        if isinstance(offset, ApiError):
+            raise ApiError(offset.code, f"{tp}: {offset}")
+        offsets[tp] = TO_END if offset.offset == NO_OFFSET else offset.offset
     return offsets
 
 
 async def delete_records(client: ClusterClient, offsets: Mapping[TopicPartition, int]) -> Outcomes[int]:
-    """Deletes the records before the offsets; the low watermark or the error of each partition."""
+    """Delete the records before the offsets; return the low watermark or the error of each partition."""
 
     async def send_to(connection: Connection, tps: list[TopicPartition]) -> Outcomes[int]:
         request = DeleteRecordsRequest(
@@ -111,11 +111,11 @@ async def delete_records(client: ClusterClient, offsets: Mapping[TopicPartition,
         )
         response = await connection.send(request, DeleteRecordsResponse)
         return {
-            TopicPartition(topic.name, one.partition_index): (
-                ApiError(ErrorCode.of(one.error_code)) if one.error_code else one.low_watermark
+            TopicPartition(topic.name, partition.partition_index): (
+                ApiError(ErrorCode.of(partition.error_code)) if partition.error_code else partition.low_watermark
             )
             for topic in response.topics
-            for one in topic.partitions
+            for partition in topic.partitions
         }
 
     return await on_leaders(client, offsets, send_to)

@@ -44,10 +44,10 @@ class RecordFilter:
         return self.key is None and not self.headers and self.search is None and self.where is None
 
     def matches(self, tp: TopicPartition, record: Record) -> bool:
-        """Whether the record is selected; the cheapest parts are compared first."""
+        """Return whether the record is selected; the cheapest parts are compared first."""
         if self.key is not None and record.key != self.key:
             return False
-        if self.headers and not all(_has(record, one) for one in self.headers):
+        if self.headers and not all(_has(record, header) for header in self.headers):
             return False
         if self.search is not None and not self.search(tp, record):
             return False
@@ -55,7 +55,7 @@ class RecordFilter:
 
 
 def parse_bytes(text: str, option: str) -> bytes:
-    """Bytes from `TEXT`, `text:TEXT`, `hex:4a4b` or `base64:SksK`.  Raises UsageError."""
+    """Return the bytes from `TEXT`, `text:TEXT`, `hex:4a4b` or `base64:SksK`.  Raises UsageError."""
     form, colon, rest = text.partition(":")
     try:
         match form if colon else "":
@@ -72,7 +72,7 @@ def parse_bytes(text: str, option: str) -> bytes:
 
 
 def parse_header_match(text: str, option: str) -> HeaderMatch:
-    """A header from `NAME` or `NAME=VALUE`; the value has the forms of `parse_bytes`.  Raises UsageError."""
+    """Return a header from `NAME` or `NAME=VALUE`; the value has the forms of `parse_bytes`.  Raises UsageError."""
     name, equals, value = text.partition("=")
     if not name:
         raise UsageError(f"{option} takes NAME or NAME=VALUE, not '{text}'")
@@ -114,12 +114,12 @@ class MaskingRules(NamedTuple):
     regexes: tuple[str, ...] = ()
 
     def joined(self, paths: Sequence[str] | None, regexes: Sequence[str] | None) -> MaskingRules:
-        """These rules, combined with others."""
+        """Return these rules, combined with others."""
         return MaskingRules((*self.paths, *(paths or ())), (*self.regexes, *(regexes or ())))
 
 
 def masking_rules(settings: Mapping[str, str]) -> MaskingRules:
-    """The rules in the properties of a profile or of --command-config."""
+    """Return the rules in the properties of a profile or of --command-config."""
     regex = settings.get(REGEX_PROPERTY, "")
     return MaskingRules(tuple(settings.get(PATHS_PROPERTY, "").split()), (regex,) if regex else ())
 
@@ -131,15 +131,15 @@ class Masking(NamedTuple):
     substitutes: tuple[Substitute, ...] = ()
 
     def key(self, data: bytes | None) -> bytes | None:
-        """The key that is shown instead."""
+        """Return the key that is shown instead."""
         return self._masked("key", data)
 
     def value(self, data: bytes | None) -> bytes | None:
-        """The value that is shown instead."""
+        """Return the value that is shown instead."""
         return self._masked("value", data)
 
     def headers(self, headers: Headers) -> Headers:
-        """The headers that are shown instead."""
+        """Return the headers that are shown instead."""
         masks_all = any(path.field == "headers" and not path.steps for path in self.paths)
         names = {str(path.steps[0]) for path in self.paths if path.field == "headers" and path.steps}
         return tuple(
@@ -166,13 +166,13 @@ class Masking(NamedTuple):
 
 
 def masking(rules: MaskingRules, to_substitute: Callable[[str], Substitute]) -> Masking | None:
-    """The rules with parsed paths and compiled expressions; None without any.  Raises UsageError."""
+    """Return the rules with parsed paths and compiled expressions; None without any.  Raises UsageError."""
     if len(rules.paths) + len(rules.regexes) > _RULES_MAX:
         raise UsageError(f"more than {_RULES_MAX:,} masking rules")
     if not rules.paths and not rules.regexes:
         return None
-    paths = tuple(_path(one) for one in rules.paths)
-    return Masking(paths, tuple(to_substitute(one) for one in rules.regexes))
+    paths = tuple(_path(path) for path in rules.paths)
+    return Masking(paths, tuple(to_substitute(regex) for regex in rules.regexes))
 
 
 def _path(text: str) -> Path:
@@ -183,7 +183,7 @@ def _path(text: str) -> Path:
 
 
 def _with_masks(data: bytes, paths: Sequence[tuple[str | int, ...]]) -> bytes:
-    """The JSON document with the values at the paths replaced; MASK if it is not JSON or a path is empty."""
+    """Return the JSON document with the values at the paths replaced; MASK if it is not JSON or a path is empty."""
     if not all(paths):
         return MASK.encode()
     try:
@@ -208,14 +208,14 @@ class _Number(str):
 
 
 def _mask(value: Any, path: tuple[str | int, ...]) -> bool:
-    """Replaces what is at the path, in all members of that name; returns whether there is any."""
+    """Replace what is at the path, in all members of that name; return whether there is any."""
     step, rest = path[0], path[1:]
     if isinstance(value, _Members):
         places = [(member, 1) for member in value if member[0] == step]
     elif isinstance(value, list) and isinstance(step, int) and -len(value) <= step < len(value):
         places = [(value, step)]
     elif isinstance(value, list) and isinstance(step, str):
-        return any([_mask(one, path) for one in value])  # noqa: C419 - all elements, not up to the first
+        return any([_mask(element, path) for element in value])  # noqa: C419 - all elements, not up to the first
     else:
         return False
     found = False
@@ -230,7 +230,9 @@ def _mask(value: Any, path: tuple[str | int, ...]) -> bool:
 
 def _dumped(value: Any) -> str:
     if isinstance(value, _Members):
-        return "{" + ",".join(f"{json.dumps(name, ensure_ascii=False)}:{_dumped(one)}" for name, one in value) + "}"
+        return (
+            "{" + ",".join(f"{json.dumps(name, ensure_ascii=False)}:{_dumped(member)}" for name, member in value) + "}"
+        )
     if isinstance(value, list):
         return "[" + ",".join(map(_dumped, value)) + "]"
     return str(value) if isinstance(value, _Number) else json.dumps(value, ensure_ascii=False)

@@ -118,22 +118,22 @@ OK, MOVING, UNDER_REPLICATED, OFFLINE = "OK", "MOVING", "UNDER-REPLICATED", "OFF
 
 
 def no_verdict(_group: str) -> None:
-    """Leaves the column of verdicts empty."""
+    """Leave the column of verdicts empty."""
 
 
 def activity(old: ClusterSample | None, new: ClusterSample, verdict_of: VerdictOf = no_verdict) -> Activity:
-    """The activity between two samples of one cluster."""
+    """Return the activity between two samples of one cluster."""
     if old is not None and (old.metadata.cluster_id != new.metadata.cluster_id or old.at_ms >= new.at_ms):
         old = None
     partitions = list(_partitions(old, new))
     by_topic: dict[str, list[PartitionActivity]] = {name: [] for name in new.metadata.topics}
     by_leader: dict[int, list[PartitionActivity]] = {}
     held = dict.fromkeys(new.metadata.brokers, 0)
-    for one in partitions:
-        by_topic[one.topic].append(one)
-        if one.leader is not None:
-            by_leader.setdefault(one.leader, []).append(one)
-        for replica in one.replicas:
+    for partition in partitions:
+        by_topic[partition.topic].append(partition)
+        if partition.leader is not None:
+            by_leader.setdefault(partition.leader, []).append(partition)
+        for replica in partition.replicas:
             if replica in held:
                 held[replica] += 1
     disk_bytes: dict[int, int] = {}
@@ -145,32 +145,35 @@ def activity(old: ClusterSample | None, new: ClusterSample, verdict_of: VerdictO
         new.metadata.cluster_id,
         controller if controller >= 0 else None,
         None if old is None else new.at_ms - old.at_ms,
-        [_broker(each, by_leader.get(each, []), held[each], disk_bytes.get(each, 0), old, new) for each in held],
+        [
+            _broker(holder, by_leader.get(holder, []), held[holder], disk_bytes.get(holder, 0), old, new)
+            for holder in held
+        ],
         [_topic(name, found, old, new) for name, found in by_topic.items()],
         [_group(name, found, old, new, verdict_of(name)) for name, found in offsets.items()],
         partitions,
-        [one for found in offsets.values() for one in found],
+        [offset for found in offsets.values() for offset in found],
         list(new.problems),
     )
 
 
 def _partitions(old: ClusterSample | None, new: ClusterSample) -> Iterator[PartitionActivity]:
     for topic in new.metadata.topics.values():
-        for one in topic.partitions:
-            tp = TopicPartition(topic.name, one.partition)
+        for partition in topic.partitions:
+            tp = TopicPartition(topic.name, partition.partition)
             move = new.ongoing.get(tp)
-            size = new.sizes.get((one.leader, tp))
+            size = new.sizes.get((partition.leader, tp))
             copied: float | None = None
             if move is not None and move.adding and size:
                 copies = [min(new.sizes.get((replica, tp), 0), size) for replica in move.adding]
                 copied = 100 * sum(copies) / (size * len(copies))
             yield PartitionActivity(
                 topic.name,
-                one.partition,
-                _status(one, new, is_moving=move is not None, adding=() if move is None else move.adding),
-                one.leader if one.leader in new.metadata.brokers else None,
-                one.replicas,
-                one.isr,
+                partition.partition,
+                _status(partition, new, is_moving=move is not None, adding=() if move is None else move.adding),
+                partition.leader if partition.leader in new.metadata.brokers else None,
+                partition.replicas,
+                partition.isr,
                 () if move is None else move.adding,
                 () if move is None else move.removing,
                 new.ends.get(tp),
@@ -180,11 +183,11 @@ def _partitions(old: ClusterSample | None, new: ClusterSample) -> Iterator[Parti
             )
 
 
-def _status(one: Partition, new: ClusterSample, *, is_moving: bool, adding: tuple[int, ...]) -> str:
-    """A replica that is being added is not in sync yet, and does not make its partition under-replicated."""
-    if one.leader not in new.metadata.brokers:
+def _status(partition: Partition, new: ClusterSample, *, is_moving: bool, adding: tuple[int, ...]) -> str:
+    """Return the status of a partition: a replica that is being added does not make it under-replicated."""
+    if partition.leader not in new.metadata.brokers:
         return OFFLINE
-    if any(replica not in one.isr and replica not in adding for replica in one.replicas):
+    if any(replica not in partition.isr and replica not in adding for replica in partition.replicas):
         return UNDER_REPLICATED
     return MOVING if is_moving else OK
 
@@ -209,7 +212,7 @@ def _broker(
         broker_id == new.metadata.controller_id,
         len(led),
         replicas,
-        None if old is None else sum(one.records_per_s or 0 for one in led),
+        None if old is None else sum(partition.records_per_s or 0 for partition in led),
         rate(before.bytes_in, now.bytes_in, elapsed_ms),
         rate(before.bytes_out, now.bytes_out, elapsed_ms),
         rate(before.requests, now.requests, elapsed_ms),
@@ -226,24 +229,24 @@ def _broker(
 def _topic(
     name: str, partitions: list[PartitionActivity], old: ClusterSample | None, new: ClusterSample
 ) -> TopicActivity:
-    sizes = [one.size_bytes for one in partitions if one.size_bytes is not None]
-    rates = [one.records_per_s for one in partitions if one.records_per_s is not None]
+    sizes = [partition.size_bytes for partition in partitions if partition.size_bytes is not None]
+    rates = [partition.records_per_s for partition in partitions if partition.records_per_s is not None]
     growth: float | None = None
     if old is not None:
         changes = [
-            one.size_bytes - before
-            for one in partitions
-            if one.size_bytes is not None
-            and one.leader is not None
-            and (before := old.sizes.get((one.leader, TopicPartition(name, one.partition)))) is not None
+            partition.size_bytes - before
+            for partition in partitions
+            if partition.size_bytes is not None
+            and partition.leader is not None
+            and (before := old.sizes.get((partition.leader, TopicPartition(name, partition.partition)))) is not None
         ]
         growth = sum(changes) * 1000 / (new.at_ms - old.at_ms) if changes else None
     return TopicActivity(
         name,
         len(partitions),
-        max((len(one.replicas) - len(one.adding) for one in partitions), default=0),
-        sum(one.status == UNDER_REPLICATED for one in partitions),
-        sum(one.status == OFFLINE for one in partitions),
+        max((len(partition.replicas) - len(partition.adding) for partition in partitions), default=0),
+        sum(partition.status == UNDER_REPLICATED for partition in partitions),
+        sum(partition.status == OFFLINE for partition in partitions),
         sum(rates) if rates else None,
         sum(sizes) if sizes else None,
         growth,
@@ -253,7 +256,7 @@ def _topic(
 def _group(
     name: str, offsets: list[GroupOffsetActivity], old: ClusterSample | None, new: ClusterSample, verdict: str | None
 ) -> GroupActivity:
-    consumed = [one.consumed_per_s for one in offsets if one.consumed_per_s is not None]
+    consumed = [offset.consumed_per_s for offset in offsets if offset.consumed_per_s is not None]
     grows: float | None = None
     if old is not None:
         # The first sample knows no starts, and counts no records.
@@ -266,7 +269,7 @@ def _group(
         group.state,
         group.members,
         len(group.committed.keys() | group.assigned),
-        _sum(one.lag for one in offsets),
+        _sum(offset.lag for offset in offsets),
         grows,
         sum(consumed) if consumed else None,
         verdict,
@@ -293,7 +296,7 @@ def _group_offsets(name: str, old: ClusterSample | None, new: ClusterSample) -> 
 
 
 def _lag_in_offsets(name: str, sample: ClusterSample, latest_starts: Mapping[TopicPartition, int]) -> int | None:
-    """Offsets that the group has not consumed, of partitions whose lag is known; None if there are none."""
+    """Return the offsets that the group has not consumed, of partitions whose lag is known; None if there are none."""
     group = sample.groups.get(name)
     if group is None:
         return None
@@ -304,7 +307,7 @@ def _lag_in_offsets(name: str, sample: ClusterSample, latest_starts: Mapping[Top
 
 
 def _sum(lags: Iterable[int | None]) -> int | None:
-    """The sum of the lags that are known; None if there are none."""
+    """Return the sum of the lags that are known; None if there are none."""
     known = [lag for lag in lags if lag is not None]
     return sum(known) if known else None
 
@@ -325,7 +328,7 @@ def _rate(
     old: ClusterSample | None,
     new: ClusterSample,
 ) -> float | None:
-    """Offsets per second; None if one is unknown or the offset went back."""
+    """Return the offsets per second; None if one is unknown or the offset went back."""
     if before is None or old is None:
         return None
     return rate(before.get(tp), now.get(tp), new.at_ms - old.at_ms)

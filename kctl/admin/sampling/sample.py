@@ -59,7 +59,7 @@ class BrokerReading:
 
 
 def reading_of(samples: Iterable[Sample]) -> BrokerReading:
-    """The reading in the samples of one scrape."""
+    """Return the reading in the samples of one scrape."""
     counters: dict[str, float] = {}
     times: dict[str, float] = {}
     loop: dict[float, float] = {}
@@ -94,14 +94,16 @@ def reading_of(samples: Iterable[Sample]) -> BrokerReading:
 
 
 def rate(old: float | None, new: float | None, elapsed_ms: int) -> float | None:
-    """Events per second between two values of a counter; None if one is unknown or the counter began again."""
+    """Return the events per second between two values of a counter; None if one is unknown or the counter began
+    again.
+    """
     if old is None or new is None or elapsed_ms <= 0 or new < old:
         return None
     return (new - old) * 1000 / elapsed_ms
 
 
 def loop_lag_p99_ms(old: BrokerReading, new: BrokerReading) -> float | None:
-    """Upper bound of 99 % of the iterations of the event loop between two scrapes; None if there were none.
+    """Return the upper bound of 99 % of the iterations of the event loop between two scrapes; None if there were none.
 
     If more than 1 % of them were above the largest bound, it is that bound.
     """
@@ -191,7 +193,7 @@ class GroupVerdicts:
         return sum(map(len, self._looks.values()))
 
     def observe(self, sample: ClusterSample) -> None:
-        """Judges the groups of a sample, and keeps what later verdicts need."""
+        """Judge the groups of a sample, and keep what later verdicts need."""
         now_ms = sample.at_ms
         looks, self._looks = self._looks, {}
         self._verdicts = {}
@@ -230,6 +232,6 @@ class GroupVerdicts:
                 self._verdicts[name] = worst
 
     def of(self, group: str) -> str | None:
-        """The most severe verdict of the group's partitions; None if none is known."""
+        """Return the most severe verdict of the group's partitions; None if none is known."""
         verdict = self._verdicts.get(group)
         return None if verdict is None else verdict.name

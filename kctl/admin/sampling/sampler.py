@@ -71,7 +71,7 @@ class RetentionFacts(NamedTuple):
 
     def shifted(self, by_ms: int) -> RetentionFacts:
         """With the timestamps in another clock."""
-        return self._replace(unread={place: _shifted(one, by_ms) for place, one in self.unread.items()})
+        return self._replace(unread={place: _shifted(records, by_ms) for place, records in self.unread.items()})
 
 
 def _shifted(unread: Unread, by_ms: int) -> Unread:
@@ -95,7 +95,7 @@ class RetentionReader:
     async def read(
         self, groups: Iterable[GroupReading], logs: Mapping[TopicPartition, LogRange], now_ms: int
     ) -> RetentionFacts:
-        """The facts of the partitions that groups have not read to the end.  Raises ClusterUnreachable."""
+        """Return the facts of the partitions that groups have not read to the end.  Raises ClusterUnreachable."""
         behind = {
             (tp, committed)
             for group in groups
@@ -132,7 +132,7 @@ class RetentionReader:
             searches[tp, committed] = Search(tp, max(committed, logs[tp].start), logs[tp].end)
             self._tried[tp] = self._samples
         await find_unread(self._client, list(searches.values()), bytes_max=TOP_UNREAD_BYTES_MAX)
-        self._unread |= {place: (one.end, one.unread) for place, one in searches.items() if one.is_over}
+        self._unread |= {place: (search.end, search.unread) for place, search in searches.items() if search.is_over}
 
 
 T = TypeVar("T")
@@ -163,7 +163,7 @@ class Sampler:
         """The groups that had unread records in the last sample."""
 
     async def take(self) -> ClusterSample:
-        """One sample within one timeout of the client.  Raises ClusterUnreachable if no broker responds."""
+        """Return one sample within one timeout of the client.  Raises ClusterUnreachable if no broker responds."""
         client = self._client
         with client.one_deadline():
             metadata = await client.metadata()
@@ -190,16 +190,21 @@ class Sampler:
             if any(committed < (ends or {}).get(tp, 0) for tp, committed in group.committed.items())
         }
         directories, failed = log_dirs or ([], [])
-        problems += [f"broker {one.name}: {one.message or one.error.name}" for one in failed]
-        offline = dict.fromkeys((one.broker_id for one in directories), 0)
-        for one in directories:
-            offline[one.broker_id] += one.error is not ErrorCode.NONE
+        problems += [f"broker {outcome.name}: {outcome.message or outcome.error.name}" for outcome in failed]
+        offline = dict.fromkeys((directory.broker_id for directory in directories), 0)
+        for directory in directories:
+            offline[directory.broker_id] += directory.error is not ErrorCode.NONE
         return ClusterSample(
             at_ms,
             metadata,
             ends or {},
             starts or {},
-            {(one.broker_id, r.tp): r.size_bytes for one in directories for r in one.replicas if not r.is_future},
+            {
+                (directory.broker_id, r.tp): r.size_bytes
+                for directory in directories
+                for r in directory.replicas
+                if not r.is_future
+            },
             offline,
             usable_bytes(directories),
             ongoing or {},
@@ -213,7 +218,7 @@ class Sampler:
         )
 
     async def _or_nothing(self, work: Awaitable[T], what: str, problems: list[str]) -> T | None:
-        """The result, or None with an entry in `problems`: one part that fails does not hide the others."""
+        """Return the result, or None with an entry in `problems`: one part that fails does not hide the others."""
         try:
             return await work
         except (KctlError, TimeoutError) as error:
@@ -222,27 +227,27 @@ class Sampler:
 
     @staticmethod
     def _led(metadata: ClusterMetadata) -> set[TopicPartition]:
-        """The partitions with a live leader: others would be waited for."""
+        """Return the partitions with a live leader: others would be waited for."""
         return {
-            TopicPartition(topic.name, one.partition)
+            TopicPartition(topic.name, partition.partition)
             for topic in metadata.topics.values()
-            for one in topic.partitions
-            if one.leader in metadata.brokers
+            for partition in topic.partitions
+            if partition.leader in metadata.brokers
         }
 
     async def _offsets(
         self, partitions: Collection[TopicPartition], place: int, metadata: ClusterMetadata
     ) -> dict[TopicPartition, int]:
-        """The first or the last offset of each partition, without those that have an error."""
+        """Return the first or the last offset of each partition, without those that have an error."""
         if not partitions:
             return {}
         found = await list_offsets(self._client, dict.fromkeys(partitions, place), known=metadata)
-        return {tp: one.offset for tp, one in found.items() if not isinstance(one, ApiError)}
+        return {tp: offset.offset for tp, offset in found.items() if not isinstance(offset, ApiError)}
 
     async def _groups(self, late: AbstractSet[str], problems: list[str]) -> dict[str, GroupReading]:
-        """All groups.  The history of commits is read before the offsets, so that it has no newer commit."""
+        """Return all groups.  The history of commits is read before the offsets, so that it has no newer commit."""
         listed, failed = await list_groups(self._client)
-        problems += [f"groups of broker {one.name}: {one.message or one.error.name}" for one in failed]
+        problems += [f"groups of broker {outcome.name}: {outcome.message or outcome.error.name}" for outcome in failed]
         names = sorted({group.group_id for group in listed})
         if len(names) > TOP_GROUPS_MAX:
             problems.append(f"groups: only the first {TOP_GROUPS_MAX} of {len(names)} are read")
@@ -257,7 +262,7 @@ class Sampler:
             group.outcome.name: GroupReading(
                 group.state,
                 len(group.members),
-                {one.tp: one.committed_offset for one in group.offsets if one.committed_offset >= 0},
+                {offset.tp: offset.committed_offset for offset in group.offsets if offset.committed_offset >= 0},
                 frozenset(tp for member in group.members for tp in member.assignment),
                 group.has_left,
             )
@@ -271,18 +276,18 @@ class Sampler:
         starts: Mapping[TopicPartition, int],
         ends: Mapping[TopicPartition, int],
     ) -> RetentionFacts:
-        """The known facts about unread records and the limits of their topics, in the time of the samples."""
+        """Return the known facts about unread records and the limits of their topics, in the time of the samples."""
         logs = {tp: LogRange(start, ends[tp], ends[tp]) for tp, start in starts.items() if tp in ends}
         facts = await self._retention.read(groups.values(), logs, self._client.transport.monotonic_ms())
         return facts.shifted(-self._shift_ms())
 
     def _commits(self, late: Collection[str], groups: Mapping[str, GroupReading]) -> dict[Key, tuple[Position, ...]]:
-        """The known commits of the late groups, in the time of the samples."""
+        """Return the known commits of the late groups, in the time of the samples."""
         shift_ms = self._shift_ms()
         present = {(name, tp) for name, group in groups.items() for tp in group.committed}
         self._history.keep(present)
         return {
-            key: tuple(Position(one.time_ms - shift_ms, one.offset) for one in self._history.of(*key))
+            key: tuple(Position(position.time_ms - shift_ms, position.offset) for position in self._history.of(*key))
             for key in present
             if key[0] in late
         }
@@ -293,7 +298,7 @@ class Sampler:
         return {name: since_ms - shift_ms for name, since_ms in since.items() if since_ms is not None}
 
     def _shift_ms(self) -> int:
-        """The time since the epoch at the zero of the samples' clock."""
+        """Return the time since the epoch at the zero of the samples' clock."""
         return round(time() * 1000) - self._client.transport.monotonic_ms()
 
     async def _readings(self, metadata: ClusterMetadata) -> dict[int, BrokerReading]:

@@ -39,22 +39,22 @@ PATTERN_TYPES_VERSION_MIN = 1
 
 
 async def list_acls(client: ClusterClient, filters: Sequence[AclFilter] = ()) -> list[AclBinding]:
-    """The ACLs that any of the filters selects, sorted; all without filters.
+    """Return the ACLs that any of the filters selects, sorted; all without filters.
 
     Raises ApiError, for example SECURITY_DISABLED without an authorizer, and ClusterUnreachable.
     """
 
     async def describe(connection: Connection) -> list[AclBinding]:
         found: set[AclBinding] = set()
-        for each in filters or (AclFilter(),):
-            found.update(await _describe(connection, each))
+        for acl_filter in filters or (AclFilter(),):
+            found.update(await _describe(connection, acl_filter))
         return sorted(found)
 
     return await client.on_any_broker(describe)
 
 
 async def create_acls(client: ClusterClient, bindings: Sequence[AclBinding]) -> list[Outcome]:
-    """Creates ACLs; one outcome for each, in order.  One that exists already succeeds."""
+    """Create ACLs; one outcome for each, in order.  One that exists already succeeds."""
 
     async def create(connection: Connection) -> list[Outcome]:
         if any(binding.pattern.pattern_type is not PatternType.LITERAL for binding in bindings):
@@ -83,7 +83,7 @@ async def create_acls(client: ClusterClient, bindings: Sequence[AclBinding]) -> 
 
 
 async def delete_acls(client: ClusterClient, bindings: Sequence[AclBinding]) -> list[Outcome]:
-    """Deletes exactly these ACLs; one outcome for each, in order.  One that does not exist succeeds."""
+    """Delete exactly these ACLs; one outcome for each, in order.  One that does not exist succeeds."""
 
     async def delete(connection: Connection) -> list[Outcome]:
         if any(binding.pattern.pattern_type is not PatternType.LITERAL for binding in bindings):
@@ -93,7 +93,7 @@ async def delete_acls(client: ClusterClient, bindings: Sequence[AclBinding]) -> 
         outcomes = []
         for binding, result in zip(bindings, response.filter_results, strict=True):
             raise_if(result.error_code, ErrorCode.NOT_CONTROLLER)
-            failed = next((each for each in result.matching_acls if each.error_code), None) or result
+            failed = next((acl for acl in result.matching_acls if acl.error_code), None) or result
             outcomes.append(outcome_of(str(binding), failed.error_code, failed.error_message))
         return outcomes
 
@@ -124,15 +124,15 @@ async def _describe(connection: Connection, selection: AclFilter) -> Iterable[Ac
 
 
 def _bindings(resource: DescribeAclsResource) -> Iterable[AclBinding]:
-    """Raises ApiError for numbers that this version does not define."""
+    """Yield the ACLs of a resource; raise ApiError for numbers that this version does not define."""
     try:
         pattern = ResourcePattern(
             ResourceType(resource.resource_type),
             resource.resource_name,
             PatternType(resource.pattern_type),
         )
-        for each in resource.acls:
-            entry = AclEntry(each.principal, each.host, Operation(each.operation), Permission(each.permission_type))
+        for acl in resource.acls:
+            entry = AclEntry(acl.principal, acl.host, Operation(acl.operation), Permission(acl.permission_type))
             yield AclBinding(pattern, entry)
     except ValueError as error:
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"the broker has an ACL of an unknown kind: {error}") from error
@@ -178,7 +178,7 @@ class Resources:
     pattern_type: PatternType = PatternType.LITERAL
 
     def named(self) -> list[tuple[ResourceType, str]]:
-        """All resources, each once."""
+        """Return all resources, each once."""
         by_type = (
             (ResourceType.TOPIC, self.topics),
             (ResourceType.GROUP, self.groups),
@@ -192,7 +192,7 @@ class Resources:
         return list(dict.fromkeys(found))
 
     def patterns(self) -> list[ResourcePattern]:
-        """The resources as patterns; the cluster is always literal."""
+        """Return the resources as patterns; the cluster is always literal."""
         return [
             ResourcePattern(kind, name, PatternType.LITERAL if kind is ResourceType.CLUSTER else self.pattern_type)
             for kind, name in self.named()
@@ -209,7 +209,7 @@ class Rules:
     hosts: tuple[str, ...] = ()
 
     def entries(self, operations: Iterable[Operation]) -> list[AclEntry]:
-        """All combinations of principals, hosts and operations."""
+        """Return all combinations of principals, hosts and operations."""
         who = [(name, Permission.ALLOW) for name in self.allowed] + [(name, Permission.DENY) for name in self.denied]
         return [
             AclEntry(principal, host, operation, permission)
@@ -222,7 +222,7 @@ class Rules:
 def bindings(
     resources: Resources, rules: Rules, *, is_producer: bool = False, is_consumer: bool = False, is_idempotent: bool
 ) -> list[AclBinding]:
-    """The ACLs that a command line describes, each once.  Raises UsageError."""
+    """Return the ACLs that a command line describes, each once.  Raises UsageError."""
     for name in (*rules.allowed, *rules.denied):
         problem = principal_problem(name)
         if problem is not None:
@@ -273,13 +273,13 @@ def _check_role(resources: Resources, rules: Rules, *, is_producer: bool, is_con
 
 
 def _combined(requested: Iterable[tuple[ResourcePattern, tuple[Operation, ...]]], rules: Rules) -> list[AclBinding]:
-    """Raises UsageError for an operation that does not exist on a type of resource."""
+    """Return the ACLs, each once; raise UsageError for an operation that does not exist on a type of resource."""
     found: dict[AclBinding, None] = {}
     for pattern, operations in requested:
         for operation in operations:
             supported = SUPPORTED_OPERATIONS[pattern.type]
             if operation is not Operation.ALL and operation not in supported:
-                names = ", ".join(each.label for each in (*supported, Operation.ALL))
+                names = ", ".join(candidate.label for candidate in (*supported, Operation.ALL))
                 raise UsageError(f"{pattern.type.label} has no operation {operation.label}, only {names}")
         for entry in rules.entries(operations):
             found[AclBinding(pattern, entry)] = None
@@ -287,7 +287,7 @@ def _combined(requested: Iterable[tuple[ResourcePattern, tuple[Operation, ...]]]
 
 
 def filters(resources: Resources, rules: Rules) -> list[AclFilter]:
-    """Filters for the ACLs that a command line describes; a part that is not given selects everything."""
+    """Return the filters for the ACLs that a command line describes; a part that is not given selects everything."""
     named: list[tuple[ResourceType, str | None]] = list(resources.named()) or [(ResourceType.ANY, None)]
     who: list[tuple[str | None, Permission]] = [
         *((name, Permission.ALLOW) for name in rules.allowed),
@@ -323,13 +323,13 @@ class Difference(NamedTuple):
 
 
 def difference(requested: Iterable[AclBinding], present: Iterable[AclBinding]) -> Difference:
-    """The ACLs to create and those that the document does not have, both sorted."""
+    """Return the ACLs to create and those that the document does not have, both sorted."""
     requested, present = set(requested), set(present)
     return Difference(sorted(requested - present), sorted(present - requested))
 
 
 def fields(binding: AclBinding) -> dict[str, str]:
-    """An ACL as an object of the document."""
+    """Return an ACL as an object of the document."""
     pattern, entry = binding
     return {
         "resource_type": pattern.type.label,
@@ -343,14 +343,14 @@ def fields(binding: AclBinding) -> dict[str, str]:
 
 
 def write_document(acls: Sequence[AclBinding]) -> str:
-    """The document with a line for each ACL, sorted, so that two exports can be compared as text."""
+    """Return the document with a line for each ACL, sorted, so that two exports can be compared as text."""
     lines = [json.dumps(fields(binding), ensure_ascii=False) for binding in sorted(acls)]
     body = "[\n    " + ",\n    ".join(lines) + "\n  ]" if lines else "[]"
     return f'{{\n  "version": {_VERSION},\n  "acls": {body}\n}}\n'
 
 
 def read_document(text: bytes, path: str) -> list[AclBinding]:
-    """The ACLs of a document, each once.  Raises UsageError with the path and the number of the ACL."""
+    """Return the ACLs of a document, each once.  Raises UsageError with the path and the number of the ACL."""
     try:
         document = read_json(text)
     except UsageError as error:
@@ -362,24 +362,24 @@ def read_document(text: bytes, path: str) -> list[AclBinding]:
     if not isinstance(acls, list) or unknown:
         raise UsageError(f'{path}: expected "version" and a list "acls" and nothing else')
     found: dict[AclBinding, None] = {}
-    for number, each in enumerate(acls, start=1):
+    for number, acl in enumerate(acls, start=1):
         try:
-            found[binding_of(each)] = None
+            found[binding_of(acl)] = None
         except ValueError as error:
             raise UsageError(f"{path}: ACL {number}: {error}") from None
     return list(found)
 
 
-def binding_of(each: Any) -> AclBinding:
-    """The ACL that an object of the document describes.  Raises ValueError."""
-    if not isinstance(each, dict) or not all(isinstance(value, str) for value in each.values()):
+def binding_of(document: Any) -> AclBinding:
+    """Return the ACL that an object of the document describes.  Raises ValueError."""
+    if not isinstance(document, dict) or not all(isinstance(value, str) for value in document.values()):
         raise ValueError("expected an object whose values are text")
-    unknown = each.keys() - {*_REQUIRED, *_OPTIONAL}
-    missing = [name for name in _REQUIRED if name not in each]
+    unknown = document.keys() - {*_REQUIRED, *_OPTIONAL}
+    missing = [name for name in _REQUIRED if name not in document]
     if unknown or missing:
         reason = f"has no {missing[0]}" if missing else f"has an unknown field {min(unknown)}"
         raise ValueError(reason)
-    given = _OPTIONAL | each
+    given = _OPTIONAL | document
     pattern = ResourcePattern(
         ResourceType.of_label(given["resource_type"]),
         given["resource_name"],

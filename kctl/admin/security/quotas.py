@@ -96,7 +96,8 @@ class ScramUser:
 async def describe_quotas(
     client: ClusterClient, parts: Sequence[FilterPart] = (), *, is_strict: bool = False
 ) -> tuple[list[EntityQuotas], int]:
-    """The entities that match all parts, in the order of the broker, and the throttle time in ms of the request itself.
+    """Return the entities that match all parts, in the order of the broker, and the throttle time in ms of the request
+    itself.
 
     `is_strict`: only entities without further parts.  Raises ApiError; UNSUPPORTED_VERSION for brokers before 2.6.
     """
@@ -138,7 +139,7 @@ def _order_of_part(part: tuple[str, str | None]) -> int:
 async def alter_quotas(
     client: ClusterClient, entity: Entity, changes: Sequence[QuotaChange], *, validate_only: bool = False
 ) -> Outcome:
-    """Changes quotas of one entity: all of them or, on an error, none."""
+    """Change quotas of one entity: all of them or, on an error, none."""
     request = AlterClientQuotasRequest(
         entries=[
             RequestEntryData(
@@ -163,7 +164,7 @@ async def alter_quotas(
 
 
 async def describe_scram_users(client: ClusterClient, names: Sequence[str] = ()) -> list[ScramUser]:
-    """The users with SCRAM credentials (KIP-554, Kafka 2.7), all or those named, in the order of the broker.
+    """Return the users with SCRAM credentials (KIP-554, Kafka 2.7), all or those named, in the order of the broker.
 
     Raises ApiError; UNSUPPORTED_VERSION for brokers before 2.7.
     """
@@ -191,9 +192,11 @@ async def describe_scram_users(client: ClusterClient, names: Sequence[str] = ())
 
 
 def deciding_quota(found: Sequence[EntityQuotas], key: str, user: str, client_id: str) -> DecidingQuota:
-    """Which of the quotas with this key applies to a user and client id."""
+    """Return which of the quotas with this key applies to a user and client id."""
     values = {
-        _quota_entity(one.entity): one.quotas[key] for one in found if key in one.quotas and _is_of_client(one.entity)
+        _quota_entity(quota.entity): quota.quotas[key]
+        for quota in found
+        if key in quota.quotas and _is_of_client(quota.entity)
     }
     matching = [entity for entity in candidates(user, client_id) if entity in values]
     if not matching:
@@ -209,12 +212,12 @@ def deciding_quota(found: Sequence[EntityQuotas], key: str, user: str, client_id
 
 
 def deciding_ip_quota(found: Sequence[EntityQuotas], ip: str) -> DecidingQuota:
-    """The quota for connections from an address, which is in its usual form; an entity need not be."""
+    """Return the quota for connections from an address, which is in its usual form; an entity need not be."""
     values = {
-        _usual_address(name): one.quotas[CONNECTION_CREATION_RATE]
-        for one in found
-        for kind, name in one.entity
-        if kind == EntityType.IP and CONNECTION_CREATION_RATE in one.quotas
+        _usual_address(name): quota.quotas[CONNECTION_CREATION_RATE]
+        for quota in found
+        for kind, name in quota.entity
+        if kind == EntityType.IP and CONNECTION_CREATION_RATE in quota.quotas
     }
     names = {ip: f"ip {ip}", None: "ip (default)"}
     matching = [(text, values[name]) for name, text in names.items() if name in values]
@@ -225,7 +228,7 @@ def deciding_ip_quota(found: Sequence[EntityQuotas], ip: str) -> DecidingQuota:
 
 
 def _usual_address(name: str | None) -> str | None:
-    """The name of an entity; an address in its usual form, as the one of a connection."""
+    """Return the name of an entity; an address in its usual form, as the one of a connection."""
     try:
         return None if name is None else str(ipaddress.ip_address(name))
     except ValueError:
@@ -233,7 +236,7 @@ def _usual_address(name: str | None) -> str | None:
 
 
 def entity_text(entity: Entity) -> str:
-    """The entity for people, such as "user alice, client-id (default)"."""
+    """Return the entity for people, such as "user alice, client-id (default)"."""
     return ", ".join(f"{kind} {name_text(name, '(default)')}" for kind, name in entity)
 
 

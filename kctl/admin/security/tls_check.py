@@ -82,7 +82,7 @@ class TlsReport:
 def check_tls(
     host: str, port: int, settings: TlsSettings, *, server_name: str | None = None, left_s: Callable[[], float]
 ) -> TlsReport:
-    """Uses a new connection for each test.  `left_s` returns the seconds until the deadline.
+    """Use a new connection for each test.  `left_s` returns the seconds until the deadline.
 
     Raises ClusterUnreachable if nothing listens or the server does not support TLS; ConfigError for the settings.
     """
@@ -102,7 +102,7 @@ def check_tls(
 def server_certificate(
     host: str, port: int, settings: TlsSettings, *, left_s: Callable[[], float]
 ) -> CertificateReport:
-    """The server's own certificate, trusted or not.  Raises as `check_tls`."""
+    """Return the server's own certificate, trusted or not.  Raises as `check_tls`."""
     chain, _, _ = _handshake((host, port), host, settings, left_s)
     return _certificate(chain[0])
 
@@ -110,7 +110,7 @@ def server_certificate(
 def _handshake(
     address: tuple[str, int], name: str, settings: TlsSettings, left_s: Callable[[], float]
 ) -> tuple[list[x509.Certificate], str, str]:
-    """The chain that the server sends, the version and the cipher, without a check of the chain."""
+    """Return the chain that the server sends, the version and the cipher, without a check of the chain."""
     lenient = client_context(replace(settings, verifies_host_name=False))
     lenient.check_hostname, lenient.verify_mode = False, ssl.CERT_NONE
     with _connected(address, left_s) as sock:
@@ -138,7 +138,7 @@ def _connected(address: tuple[str, int], left_s: Callable[[], float]) -> Iterato
 
 
 def _chain(tls: ssl.SSLSocket) -> list[bytes]:
-    """The certificates as the server sent them, DER encoded."""
+    """Return the certificates as the server sent them, DER encoded."""
     if hasattr(tls, "get_unverified_chain"):  # Python 3.13
         return list(tls.get_unverified_chain())
     unverified = tls._sslobj.get_unverified_chain()  # type: ignore[attr-defined]  # noqa: SLF001 - as above
@@ -146,7 +146,7 @@ def _chain(tls: ssl.SSLSocket) -> list[bytes]:
 
 
 def _accepts(address: tuple[str, int], name: str, version: str, left_s: Callable[[], float]) -> bool:
-    """Whether the server completes a handshake in this version."""
+    """Return whether the server completes a handshake in this version."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     if version in OLD_VERSIONS:
@@ -214,7 +214,9 @@ def _alternative_names(certificate: x509.Certificate) -> tuple[str, ...]:
 
 
 def _key_text(certificate: x509.Certificate) -> str:
-    """Algorithm and size of the public key, such as `EC 256`; the size is left out where the algorithm implies it."""
+    """Return the algorithm and size of the public key, such as `EC 256`; the size is left out where the algorithm
+    implies it.
+    """
     try:
         key = certificate.public_key()
     except (UnsupportedAlgorithm, ValueError):

@@ -43,8 +43,8 @@ class DelegationToken:
 async def create_token(
     client: ClusterClient, renewers: Sequence[str], *, max_lifetime_ms: int = BROKER_DEFAULT
 ) -> DelegationToken:
-    """A token of the caller.  Raises ApiError."""
-    pairs = [each.partition(":") for each in renewers]
+    """Return a token of the caller.  Raises ApiError."""
+    pairs = [renewer.partition(":") for renewer in renewers]
     request = CreateDelegationTokenRequest(
         renewers=[CreatableRenewers(principal_type=kind, principal_name=name) for kind, _, name in pairs],
         max_lifetime_ms=max_lifetime_ms,
@@ -67,8 +67,11 @@ async def create_token(
 
 
 async def describe_tokens(client: ClusterClient, owners: Collection[str] = ()) -> list[DelegationToken]:
-    """The tokens that the caller may describe, of some owners or renewers or of all, by age.  Raises ApiError."""
-    pairs = [each.partition(":") for each in owners]
+    """Return the tokens that the caller may describe, of some owners or renewers or of all, by age.
+
+    Raises ApiError.
+    """
+    pairs = [owner.partition(":") for owner in owners]
     request = DescribeDelegationTokenRequest(
         owners=[DescribeDelegationTokenOwner(principal_type=kind, principal_name=name) for kind, _, name in pairs]
         or None
@@ -81,21 +84,21 @@ async def describe_tokens(client: ClusterClient, owners: Collection[str] = ()) -
     _check(response.error_code)
     tokens = [
         DelegationToken(
-            token_id=each.token_id,
-            owner=f"{each.principal_type}:{each.principal_name}",
-            renewers=tuple(f"{one.principal_type}:{one.principal_name}" for one in each.renewers),
-            issue_ms=each.issue_timestamp,
-            expiry_ms=each.expiry_timestamp,
-            max_ms=each.max_timestamp,
-            hmac=bytes(each.hmac),
+            token_id=token.token_id,
+            owner=f"{token.principal_type}:{token.principal_name}",
+            renewers=tuple(f"{renewer.principal_type}:{renewer.principal_name}" for renewer in token.renewers),
+            issue_ms=token.issue_timestamp,
+            expiry_ms=token.expiry_timestamp,
+            max_ms=token.max_timestamp,
+            hmac=bytes(token.hmac),
         )
-        for each in response.tokens
+        for token in response.tokens
     ]
     return sorted(tokens, key=lambda token: (token.issue_ms, token.token_id))
 
 
 async def find_token(client: ClusterClient, token_id: str) -> DelegationToken:
-    """The token with that id.  Raises ApiError, DELEGATION_TOKEN_NOT_FOUND if the caller can see none."""
+    """Return the token with that id.  Raises ApiError, DELEGATION_TOKEN_NOT_FOUND if the caller can see none."""
     for token in await describe_tokens(client):
         if token.token_id == token_id:
             return token
@@ -105,7 +108,7 @@ async def find_token(client: ClusterClient, token_id: str) -> DelegationToken:
 
 
 async def renew_token(client: ClusterClient, token_id: str, *, period_ms: int = BROKER_DEFAULT) -> int:
-    """Lets the token expire after the period from now; returns when it does.  Raises ApiError."""
+    """Let the token expire after the period from now; return when it does.  Raises ApiError."""
     token = await find_token(client, token_id)
     request = RenewDelegationTokenRequest(hmac=token.hmac, renew_period_ms=period_ms)
 
@@ -118,7 +121,7 @@ async def renew_token(client: ClusterClient, token_id: str, *, period_ms: int = 
 
 
 async def expire_token(client: ClusterClient, token_id: str, *, period_ms: int = -1) -> int:
-    """Lets the token expire after the period from now, at once if negative; returns when it does.  Raises ApiError."""
+    """Let the token expire after the period from now, at once if negative; return when it does.  Raises ApiError."""
     token = await find_token(client, token_id)
     request = ExpireDelegationTokenRequest(hmac=token.hmac, expiry_time_period_ms=period_ms)
 

@@ -57,7 +57,7 @@ class NewPassword:
 
 
 async def describe_users(client: ClusterClient, names: Collection[str] = ()) -> list[DescribedUser]:
-    """The users with SCRAM credentials, by name; without names all of them.
+    """Return the users with SCRAM credentials, by name; without names all of them.
 
     An error of the whole request is the outcome of each name; without names, ApiError is raised.
     """
@@ -76,19 +76,19 @@ async def describe_users(client: ClusterClient, names: Collection[str] = ()) -> 
         return [DescribedUser(outcome_of(name, response.error_code, response.error_message)) for name in sorted(names)]
     return [
         DescribedUser(
-            outcome_of(each.user, each.error_code, each.error_message),
+            outcome_of(result.user, result.error_code, result.error_message),
             {
                 Mechanism(info.mechanism): info.iterations
-                for info in sorted(each.credential_infos, key=lambda info: info.mechanism)
+                for info in sorted(result.credential_infos, key=lambda info: info.mechanism)
                 if _is_known(info.mechanism)
             },
         )
-        for each in sorted(response.results, key=lambda each: each.user)
+        for result in sorted(response.results, key=lambda result: result.user)
     ]
 
 
 async def set_password(client: ClusterClient, user: str, new: NewPassword) -> dict[Mechanism, Outcome]:
-    """Creates or replaces the credentials of a user.  Takes some milliseconds of hashing for each mechanism.
+    """Create or replace the credentials of a user.  Takes some milliseconds of hashing for each mechanism.
 
     One request for each mechanism: a KRaft controller refuses a request that names a user twice
     (DUPLICATE_RESOURCE; Kafka: ScramControlManager.alterCredentials).
@@ -104,7 +104,7 @@ async def set_password(client: ClusterClient, user: str, new: NewPassword) -> di
 async def delete_credentials(
     client: ClusterClient, user: str, mechanisms: Sequence[Mechanism]
 ) -> dict[Mechanism, Outcome]:
-    """Removes credentials of a user, each with its own request as in `set_password`.
+    """Remove credentials of a user, each with its own request as in `set_password`.
 
     RESOURCE_NOT_FOUND is the outcome of those that do not exist.
     """
@@ -155,16 +155,16 @@ _ATTEMPTS_MAX = 20
 
 
 async def describe_users_in_zookeeper(zookeeper: ZooKeeper, names: Collection[str] = ()) -> list[DescribedUser]:
-    """The users with SCRAM credentials, by name; without names all of them."""
-    requested = sorted(names) or [paths.desanitize(each) for each in await _children(zookeeper)]
+    """Return the users with SCRAM credentials, by name; without names all of them."""
+    requested = sorted(names) or [paths.desanitize(name) for name in await _children(zookeeper)]
     described = []
     for user in requested:
         try:
             config, _ = await _read(zookeeper, user)
             iterations = {
-                each: parse_credential(each, config[each.config_key]).iterations
-                for each in Mechanism
-                if each.config_key in config
+                mechanism: parse_credential(mechanism, config[mechanism.config_key]).iterations
+                for mechanism in Mechanism
+                if mechanism.config_key in config
             }
         except (ValueError, ScramError) as error:
             described.append(DescribedUser(Outcome(user, ErrorCode.UNKNOWN_SERVER_ERROR, str(error))))
@@ -177,12 +177,14 @@ async def describe_users_in_zookeeper(zookeeper: ZooKeeper, names: Collection[st
 
 
 async def set_password_in_zookeeper(zookeeper: ZooKeeper, user: str, new: NewPassword) -> dict[Mechanism, Outcome]:
-    """Creates or replaces the credentials of a user, all or none."""
+    """Create or replace the credentials of a user, all or none."""
     texts = {
-        each.config_key: credential_text(
-            credential_of_password(each, new.password, salt=secrets.token_bytes(SALT_BYTES), iterations=new.iterations)
+        mechanism.config_key: credential_text(
+            credential_of_password(
+                mechanism, new.password, salt=secrets.token_bytes(SALT_BYTES), iterations=new.iterations
+            )
         )
-        for each in new.mechanisms
+        for mechanism in new.mechanisms
     }
     return dict.fromkeys(new.mechanisms, await _change(zookeeper, user, lambda config: {**config, **texts}))
 
@@ -190,8 +192,8 @@ async def set_password_in_zookeeper(zookeeper: ZooKeeper, user: str, new: NewPas
 async def delete_credentials_in_zookeeper(
     zookeeper: ZooKeeper, user: str, mechanisms: Sequence[Mechanism]
 ) -> dict[Mechanism, Outcome]:
-    """Removes credentials of a user; RESOURCE_NOT_FOUND if one does not exist, and then none is removed."""
-    keys = {each.config_key for each in mechanisms}
+    """Remove credentials of a user; RESOURCE_NOT_FOUND if one does not exist, and then none is removed."""
+    keys = {mechanism.config_key for mechanism in mechanisms}
 
     def without(config: Mapping[str, str]) -> Mapping[str, str]:
         if not keys <= config.keys():
@@ -229,7 +231,7 @@ async def _change(zookeeper: ZooKeeper, user: str, change: Callable[[Mapping[str
 
 
 async def _read(zookeeper: ZooKeeper, user: str) -> tuple[dict[str, str], int | None]:
-    """The configuration of a user and the version of its znode; None if there is none.  Raises ValueError."""
+    """Return the configuration of a user and the version of its znode; None if there is none.  Raises ValueError."""
     path = paths.config_entity(f"users/{paths.sanitize(user)}")
     try:
         data, stat = await zookeeper.get(path)
@@ -243,7 +245,7 @@ async def _children(zookeeper: ZooKeeper) -> list[str]:
         elements = await zookeeper.children(paths.config_entity("users"))
     except NoNodeError:
         return []
-    return [each for each in elements if each != paths.DEFAULT_ENTITY]
+    return [name for name in elements if name != paths.DEFAULT_ENTITY]
 
 
 def _not_found(user: str) -> Outcome:

@@ -35,17 +35,17 @@ NOT_AVAILABLE = frozenset({ErrorCode.SECURITY_DISABLED, ErrorCode.UNSUPPORTED_VE
 
 
 async def read_state(client: ClusterClient, desired: DesiredState) -> PresentState:
-    """Reads the present state of the cluster, limited to the sections of the document.  Raises ApiError."""
+    """Read the present state of the cluster, limited to the sections of the document.  Raises ApiError."""
     managed = desired.managed
     topics = await _topics(client, desired) if desired.topics or managed.topics else {}
     acls = await list_acls(client) if desired.acls or managed.acls else []
     quotas = (await describe_quotas(client))[0] if desired.quotas or managed.quotas else []
     users = await _users(client) if desired.users or managed.users else {}
-    return PresentState(topics, acls, {one.entity: one.quotas for one in quotas}, users)
+    return PresentState(topics, acls, {quota.entity: quota.quotas for quota in quotas}, users)
 
 
 async def export_state(client: ClusterClient) -> tuple[DesiredState, list[str]]:
-    """The topics, ACLs, quotas and users of a cluster as a document, and notes about what is left out.
+    """Return the topics, ACLs, quotas and users of a cluster as a document, and notes about what is left out.
 
     Internal topics are left out.  Raises ApiError.
     """
@@ -61,7 +61,7 @@ async def export_state(client: ClusterClient) -> tuple[DesiredState, list[str]]:
     state = DesiredState(
         topics={name: _desired(topic) for name, topic in found.items()},
         acls=acls or None,
-        quotas={one.entity: one.quotas for one in quotas[0]} or None if quotas else None,
+        quotas={quota.entity: quota.quotas for quota in quotas[0]} or None if quotas else None,
         users={key: DesiredUser(iterations, None) for key, iterations in (users or {}).items()} or None,
     )
     return state, notes
@@ -79,7 +79,7 @@ async def _if_available(reading: Awaitable[T], what: str, notes: list[str]) -> T
 
 
 async def _topics(client: ClusterClient, desired: DesiredState) -> dict[str, PresentTopic]:
-    """The topics that the document names or covers."""
+    """Return the topics that the document names or covers."""
     metadata = await client.metadata()
     chosen = [
         topic
@@ -103,9 +103,9 @@ async def _present(client: ClusterClient, topics: list[Topic], with_configs: set
         if isinstance(configs, Outcome):
             raise ApiError(configs.error, f"topic '{topic.name}': {configs.message}")
         factors = set()
-        for one in topic.partitions:
-            moving = ongoing.get(TopicPartition(topic.name, one.partition))
-            factors.add(len(one.replicas if moving is None else moving.target))
+        for partition in topic.partitions:
+            moving = ongoing.get(TopicPartition(topic.name, partition.partition))
+            factors.add(len(partition.replicas if moving is None else moving.target))
         found[topic.name] = PresentTopic(len(topic.partitions), frozenset(factors), configs, topic.is_internal)
     return found
 
@@ -147,7 +147,7 @@ class Applying:
         self._start = start
 
     async def run(self, client: ClusterClient, changes: Sequence[Change], *, validate_only: bool = False) -> None:
-        """Performs the changes in their order; after a failure nothing is removed any more.
+        """Perform the changes in their order; after a failure nothing is removed any more.
 
         With `validate_only`, brokers check what they can check.  Raises ClusterUnreachable and TimeoutError; then the
         outcome of the change that was being made is unknown, and it has none.
@@ -172,7 +172,8 @@ class Applying:
                 return await work(client, bindings)
             case Change(kind=Kind.QUOTA, target=tuple() as entity):
                 alterations = [
-                    QuotaChange(one.item or "", None if one.is_removal else float(one.after or 0)) for one in step
+                    QuotaChange(change.item or "", None if change.is_removal else float(change.after or 0))
+                    for change in step
                 ]
                 outcome = await alter_quotas(client, entity, alterations, validate_only=validate_only)
             case Change(kind=Kind.USER, target=UserKey() as key):
@@ -204,13 +205,17 @@ class Applying:
         return await alter_topic_configs(
             client,
             name,
-            set_={one.item: one.after for one in step if one.item and one.after is not None and not one.is_removal},
-            delete=[one.item for one in step if one.item and one.is_removal],
+            set_={
+                change.item: change.after
+                for change in step
+                if change.item and change.after is not None and not change.is_removal
+            },
+            delete=[change.item for change in step if change.item and change.is_removal],
             validate_only=validate_only,
         )
 
     async def _replication_factor(self, client: ClusterClient, name: str, factor: int, validate_only: bool) -> Outcome:
-        """Starts the reassignment of the partitions that have another number of replicas."""
+        """Start the reassignment of the partitions that have another number of replicas."""
         reading = await read_placement(client)
         moving = [tp for tp in reading.ongoing if tp.topic == name]
         if moving:
@@ -224,7 +229,7 @@ class Applying:
         if validate_only or not targets:
             return Outcome(name)
         outcomes = await self._start(client, plan_moves(targets, reading.metadata, reading.ongoing, reading.sizes))
-        return next((one for one in outcomes.values() if not one.is_done), Outcome(name))
+        return next((outcome for outcome in outcomes.values() if not outcome.is_done), Outcome(name))
 
     async def _user(self, client: ClusterClient, key: UserKey, change: Change) -> Outcome:
         if change.is_removal:
@@ -236,7 +241,7 @@ class Applying:
 
 
 def steps(changes: Sequence[Change]) -> list[Step]:
-    """The changes in their order, those together that one request makes."""
+    """Return the changes in their order, those together that one request makes."""
     return [tuple(group) for _, group in groupby(changes, key=_request_of)]
 
 

@@ -97,7 +97,7 @@ class PresentState:
 
 
 def differences(desired: DesiredState, present: PresentState) -> list[Change]:
-    """All differences, in the order in which they are applied: removals last, deleted topics at the very end."""
+    """Return all differences, in the order in which they are applied: removals last, deleted topics at the very end."""
     changes = [*_users(desired, present), *_topics(desired, present), *_acls(desired, present)]
     changes += _quotas(desired, present)
     return sorted(changes, key=_order)

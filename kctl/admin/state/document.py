@@ -73,20 +73,20 @@ class Scope:
     users: Sequence[str] = ()
 
     def has_topic(self, name: str) -> bool:
-        """Whether the topic is covered; names that begin with two underscores only if the pattern does too."""
-        return any(_matches(each, name) and name.startswith("__") <= each.startswith("__") for each in self.topics)
+        """Return whether the topic is covered; names that begin with two underscores only if the pattern does too."""
+        return any(_matches(topic, name) and name.startswith("__") <= topic.startswith("__") for topic in self.topics)
 
     def has_acl(self, binding: AclBinding) -> bool:
-        """Whether the ACL is covered, which depends on its principal."""
-        return any(_matches(each, binding.entry.principal) for each in self.acls)
+        """Return whether the ACL is covered, which depends on its principal."""
+        return any(_matches(acl, binding.entry.principal) for acl in self.acls)
 
     def has_quota(self, entity: Entity) -> bool:
-        """Whether the quotas of the entity are covered."""
-        return any(_matches(each, entity_key(entity)) for each in self.quotas)
+        """Return whether the quotas of the entity are covered."""
+        return any(_matches(quota, entity_key(entity)) for quota in self.quotas)
 
     def has_user(self, name: str) -> bool:
-        """Whether the user is covered."""
-        return any(_matches(each, name) for each in self.users)
+        """Return whether the user is covered."""
+        return any(_matches(user, name) for user in self.users)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class DesiredState:
 
 
 def entity_key(entity: Entity) -> str:
-    """The entity as in `managed`, such as `user=alice,client-id=<default>`.
+    """Return the entity as in `managed`, such as `user=alice,client-id=<default>`.
 
     In the name of a user, `,client-id=` is `+,client-id=`, so that none reads as a pair of a user and a client id.
     """
@@ -109,7 +109,7 @@ def entity_key(entity: Entity) -> str:
 
 
 def parse_state(document: Yaml, path: str) -> DesiredState:
-    """The document.  Raises UsageError with the path and the item that is wrong."""
+    """Return the document.  Raises UsageError with the path and the item that is wrong."""
     try:
         return _state(document)
     except (ValueError, KctlError) as error:
@@ -117,7 +117,7 @@ def parse_state(document: Yaml, path: str) -> DesiredState:
 
 
 def format_state(state: DesiredState) -> dict[str, Any]:
-    """The document for `write_yaml`, sorted."""
+    """Return the document for `write_yaml`, sorted."""
     document: dict[str, Any] = {"version": int(VERSION)}
     managed = {name: list(getattr(state.managed, name)) for name in _SECTIONS if getattr(state.managed, name)}
     if managed:
@@ -133,7 +133,7 @@ def format_state(state: DesiredState) -> dict[str, Any]:
 
 
 def number_text(value: float) -> str:
-    """A quota as text, without a fraction if it is a whole number."""
+    """Return a quota as text, without a fraction if it is a whole number."""
     return str(int(value)) if value.is_integer() and abs(value) < 1e16 else repr(value)
 
 
@@ -144,7 +144,7 @@ def _state(document: Yaml) -> DesiredState:
     topics = _mapping(top.get("topics") or {}, "topics", None)
     acls, quotas, users = (top.get(name) for name in _SECTIONS[1:])
     return DesiredState(
-        topics={name: _topic(name, each) for name, each in topics.items()},
+        topics={name: _topic(name, topic) for name, topic in topics.items()},
         acls=None if acls is None else _acls(acls),
         quotas=None if quotas is None else _quotas(quotas),
         users=None if users is None else _users(users),
@@ -154,7 +154,9 @@ def _state(document: Yaml) -> DesiredState:
 
 def _scope(value: Yaml) -> Scope:
     given = _mapping(value, "managed", _SECTIONS)
-    return Scope(**{name: tuple(_text(one, f"managed {name}") for one in _list(given[name], name)) for name in given})
+    return Scope(
+        **{name: tuple(_text(pattern, f"managed {name}") for pattern in _list(given[name], name)) for name in given}
+    )
 
 
 def _topic(name: str, value: Yaml) -> DesiredTopic:
@@ -171,9 +173,9 @@ def _topic(name: str, value: Yaml) -> DesiredTopic:
 
 def _acls(value: Yaml) -> list[AclBinding]:
     found: dict[AclBinding, None] = {}
-    for number, each in enumerate(_list(value, "acls"), start=1):
+    for number, acl in enumerate(_list(value, "acls"), start=1):
         try:
-            found[binding_of(each)] = None
+            found[binding_of(acl)] = None
         except ValueError as error:
             raise ValueError(f"ACL {number}: {error}") from None
     return list(found)
@@ -181,9 +183,9 @@ def _acls(value: Yaml) -> list[AclBinding]:
 
 def _quotas(value: Yaml) -> dict[Entity, dict[str, float]]:
     found: dict[Entity, dict[str, float]] = {}
-    for number, each in enumerate(_list(value, "quotas"), start=1):
+    for number, quota in enumerate(_list(value, "quotas"), start=1):
         what = f"quota {number}"
-        given = _mapping(each, what, (*_ENTITY_FIELDS, "values"))
+        given = _mapping(quota, what, (*_ENTITY_FIELDS, "values"))
         entity = tuple(
             (kind.value, parse_name(_text(given[name], f"{name} of {what}")))
             for name, kind in _ENTITY_FIELDS.items()
@@ -201,12 +203,12 @@ def _quotas(value: Yaml) -> dict[Entity, dict[str, float]]:
 
 def _users(value: Yaml) -> dict[UserKey, DesiredUser]:
     found: dict[UserKey, DesiredUser] = {}
-    for number, each in enumerate(_list(value, "users"), start=1):
+    for number, user in enumerate(_list(value, "users"), start=1):
         what = f"user {number}"
-        given = _mapping(each, what, ("name", "mechanism", "iterations", "password"))
+        given = _mapping(user, what, ("name", "mechanism", "iterations", "password"))
         mechanism = Mechanism.named(_text(given.get("mechanism"), f"mechanism of {what}"))
         if mechanism is None:
-            raise ValueError(f"{what}: mechanism must be one of {', '.join(one.config_key for one in Mechanism)}")
+            raise ValueError(f"{what}: mechanism must be one of {', '.join(known.config_key for known in Mechanism)}")
         password = given.get("password")
         if password is not None and not (isinstance(password, str) and is_reference(password)):
             raise ValueError(
@@ -247,7 +249,7 @@ def _user_fields(key: UserKey, user: DesiredUser) -> dict[str, Any]:
 
 
 def _matches(pattern: str, name: str) -> bool:
-    """Whether a pattern of `managed` covers the name; `[*]` at its end is the character, as in `User:[*]`."""
+    """Return whether a pattern of `managed` covers the name; `[*]` at its end is the character, as in `User:[*]`."""
     if pattern.endswith("[*]"):
         return name == f"{pattern[:-3]}*"
     return name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern

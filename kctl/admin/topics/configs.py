@@ -84,7 +84,7 @@ class _Introduced(NamedTuple):
     version: int
 
     def missing_at(self, address: str) -> str:
-        """The error text for a broker without them."""
+        """Return the error text for a broker without them."""
         return f"the broker at {address} has no {self.name}, which need Kafka {self.kafka} or newer without ZooKeeper"
 
 
@@ -170,7 +170,7 @@ async def describe_configs(
     own_only: bool = False,
     is_sorted: bool = True,
 ) -> Described:
-    """The properties of the resources, all or only `names`, with sources and optionally synonyms.
+    """Return the properties of the resources, all or only `names`, with sources and optionally synonyms.
 
     With `own_only` those with a value of their own; without `is_sorted` they are in the order of the response.
     """
@@ -207,7 +207,10 @@ async def describe_configs(
 
 
 async def list_client_metrics(client: ClusterClient) -> list[str]:
-    """The names of the subscriptions to metrics of clients.  Raises ApiError, also for brokers that have none."""
+    """Return the names of the subscriptions to metrics of clients.
+
+    Raises ApiError, also for brokers that have none.
+    """
     introduced = _INTRODUCED[ResourceType.CLIENT_METRICS]
 
     async def send_to(connection: Connection) -> list[str]:
@@ -219,7 +222,7 @@ async def list_client_metrics(client: ClusterClient) -> list[str]:
 
 
 async def list_groups_with_configs(client: ClusterClient) -> list[str]:
-    """The names of groups with properties of their own, which need no members.  Empty before Kafka 4.1."""
+    """Return the names of groups with properties of their own, which need no members.  Empty before Kafka 4.1."""
 
     async def send_to(connection: Connection) -> list[str]:
         if not connection.versions.has(_TYPED_LISTS.key, _TYPED_LISTS.version):
@@ -235,7 +238,7 @@ async def _list_resources(connection: Connection, kind: ResourceType) -> list[st
     response = await connection.send(request, ListConfigResourcesResponse, version=version)
     if response.error_code:
         raise ApiError(ErrorCode.of(response.error_code))
-    return sorted(one.resource_name for one in response.config_resources if one.resource_type == kind)
+    return sorted(resource.resource_name for resource in response.config_resources if resource.resource_type == kind)
 
 
 async def alter_configs(
@@ -244,7 +247,7 @@ async def alter_configs(
     *,
     validate_only: bool = False,
 ) -> dict[ConfigResource, Outcome]:
-    """Alters the named properties of each resource and no others.
+    """Alter the named properties of each resource and no others.
 
     Brokers before 2.3 can only replace all properties, which loses concurrent changes and sensitive values; there the
     outcome is UNSUPPORTED_VERSION and nothing is changed.
@@ -256,7 +259,7 @@ async def alter_configs(
                 f"the broker at {connection.address} cannot alter single properties (before Kafka 2.3): use the "
                 "kafka-configs of its version"
             )
-            return {one: Outcome(one.name, ErrorCode.UNSUPPORTED_VERSION, text) for one in some}
+            return {unsupported: Outcome(unsupported.name, ErrorCode.UNSUPPORTED_VERSION, text) for unsupported in some}
         request = IncrementalAlterConfigsRequest(
             resources=[
                 AlterConfigsResource(
@@ -282,13 +285,17 @@ async def alter_configs(
 
 
 def value_after(change: ConfigChange, resource: ConfigResource, before: ConfigEntry | None) -> str | None:
-    """The value after `change`, or None if it is unknown."""
+    """Return the value after `change`, or None if it is unknown."""
     present = None if before is None else before.value
     match change.operation:
         case ConfigOperation.SET:
             return change.value
         case ConfigOperation.DELETE:
-            others = [] if before is None else [one for one in before.synonyms if one.source != resource.own_source]
+            others = (
+                []
+                if before is None
+                else [synonym for synonym in before.synonyms if synonym.source != resource.own_source]
+            )
             return others[0].value if others else None
         case ConfigOperation.APPEND:
             added = [item for item in _items(change.value) if item not in _items(present)]
@@ -298,24 +305,24 @@ def value_after(change: ConfigChange, resource: ConfigResource, before: ConfigEn
 
 
 def entry_named(entries: Iterable[ConfigEntry], name: str) -> ConfigEntry | None:
-    """The entry with this name, or None."""
+    """Return the entry with this name, or None."""
     return next((entry for entry in entries if entry.name == name), None)
 
 
 def number_in(value: str | None) -> int | None:
-    """The value of a numeric property; None if there is none, or if the broker has returned something else."""
+    """Return the value of a numeric property; None if there is none, or if the broker has returned something else."""
     digits = "" if value is None else value.removeprefix("-")
     return int(value or 0) if digits.isascii() and digits.isdigit() and len(digits) <= _DIGITS_MAX else None
 
 
 def own_value(entries: Iterable[ConfigEntry], resource: ConfigResource, name: str) -> str | None:
-    """The value set for this resource itself; None if it is inherited."""
+    """Return the value set for this resource itself; None if it is inherited."""
     entry = own_entry(entries, resource, name)
     return None if entry is None else entry.value
 
 
 def own_entry(entries: Iterable[ConfigEntry], resource: ConfigResource, name: str) -> ConfigEntry | None:
-    """The entry of a property that is set for this resource itself; its value is None if it is sensitive."""
+    """Return the entry of a property that is set for this resource itself; its value is None if it is sensitive."""
     entry = entry_named(entries, name)
     return entry if entry is not None and entry.source == resource.own_source else None
 
@@ -325,7 +332,7 @@ async def _on_brokers_of(
     resources: Collection[ConfigResource],
     send_to: Callable[[Connection, list[ConfigResource]], Awaitable[dict[ConfigResource, T | Outcome]]],
 ) -> dict[ConfigResource, T | Outcome]:
-    """Queries each broker about itself and any broker about the rest; an unreachable broker fails only its own part."""
+    """Query each broker about itself and any broker about the rest; an unreachable broker fails only its own part."""
     by_broker: dict[int | None, list[ConfigResource]] = {}
     for resource in sorted(set(resources)):
         by_broker.setdefault(resource.broker_id, []).append(resource)
@@ -352,7 +359,7 @@ async def _on_any_brokers(
     resources: list[ConfigResource],
     send_to: Callable[[Connection, list[ConfigResource]], Awaitable[dict[ConfigResource, T | Outcome]]],
 ) -> dict[ConfigResource, T | Outcome]:
-    """Divides many resources among the brokers with a connection: a broker may read each from ZooKeeper."""
+    """Divide many resources among the brokers with a connection: a broker may read each from ZooKeeper."""
     connections = client.open_connections()[: len(resources) // RESOURCES_PER_BROKER_MIN]
     if len(connections) < 2:
         return await client.on_any_broker(lambda connection: send_to(connection, resources))
@@ -371,7 +378,9 @@ async def _on_any_brokers(
 
 
 def _refusal(connection: Connection, resource: ConfigResource, error_code: int, message: str | None) -> Outcome:
-    """The outcome; UNSUPPORTED_VERSION if the broker has no resources of this type, for which it has many errors."""
+    """Return the outcome; UNSUPPORTED_VERSION if the broker has no resources of this type, for which it has many
+    errors.
+    """
     introduced = _INTRODUCED.get(resource.type)
     if (
         error_code == ErrorCode.INVALID_REQUEST
@@ -383,7 +392,7 @@ def _refusal(connection: Connection, resource: ConfigResource, error_code: int, 
 
 
 def _resource_of(resource_type: int, name: str) -> ConfigResource:
-    """The resource of a response item.  Raises MalformedRequest for an unknown type."""
+    """Return the resource of a response item.  Raises MalformedRequest for an unknown type."""
     try:
         return ConfigResource(ResourceType(resource_type), name)
     except ValueError:

@@ -63,7 +63,7 @@ class OffsetRange:
 
 
 async def partitions_of(client: ClusterClient, topics: Collection[str]) -> list[TopicPartition]:
-    """All partitions of the topics.  Raises ApiError for a topic with an error.
+    """Return all partitions of the topics.  Raises ApiError for a topic with an error.
 
     Retries while the partitions of a topic are not in the metadata yet, as after a start or a creation.
     """
@@ -71,7 +71,7 @@ async def partitions_of(client: ClusterClient, topics: Collection[str]) -> list[
 
 
 async def check_partitions(client: ClusterClient, scope: Mapping[str, Collection[int] | None]) -> None:
-    """Raises ApiError for a topic of `scope` that does not exist, and for a partition of it that is named."""
+    """Raise ApiError for a topic of `scope` that does not exist, and for a partition of it that is named."""
     present = set(await partitions_of(client, scope)) if scope else set()
     for topic, numbers in scope.items():
         for number in numbers or ():
@@ -83,7 +83,7 @@ async def check_partitions(client: ClusterClient, scope: Mapping[str, Collection
 async def partitions_by_topic(
     client: ClusterClient, topics: Collection[str]
 ) -> dict[str, list[TopicPartition] | ApiError]:
-    """The partitions of each topic, or its error: one request, and one more for each topic that has none yet."""
+    """Return the partitions of each topic, or its error: one request, and one more for each topic that has none yet."""
     metadata = await client.metadata(topics)
 
     async def of(name: str) -> list[TopicPartition] | ApiError:
@@ -106,7 +106,7 @@ def _partitions_in(topics: Collection[Topic]) -> list[TopicPartition]:
     for topic in topics:
         if topic.error is not ErrorCode.NONE and not (topic.error in _NOT_YET and topic.partitions):
             raise topic_error(topic.name, topic.error)
-    return [TopicPartition(topic.name, one.partition) for topic in topics for one in topic.partitions]
+    return [TopicPartition(topic.name, partition.partition) for topic in topics for partition in topic.partitions]
 
 
 async def offset_ranges(
@@ -115,7 +115,7 @@ async def offset_ranges(
     *,
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
 ) -> dict[TopicPartition, OffsetRange]:
-    """Offset ranges of the partitions; `end` depends on the isolation level.  Raises ApiError."""
+    """Return the offset ranges of the partitions; `end` depends on the isolation level.  Raises ApiError."""
     found = await find_offset_ranges(client, partitions, isolation=isolation)
     return {tp: _found(tp, found) for tp in sorted(partitions)}
 
@@ -139,7 +139,7 @@ async def find_offset_ranges(
 async def resolve(
     client: ClusterClient, ranges: Mapping[TopicPartition, OffsetRange], spec: OffsetSpec
 ) -> dict[TopicPartition, int]:
-    """Resolves `spec` to an offset in each partition, which may be outside its range.
+    """Resolve `spec` to an offset in each partition, which may be outside its range.
 
     A time after the last record means the end.  Raises ApiError.
     """

@@ -28,7 +28,7 @@ from kctl.protocol.apis.alter_configs import (
 
 
 async def topic_overrides(client: ClusterClient, names: Collection[str]) -> dict[str, dict[str, str | None] | Outcome]:
-    """The properties set for each topic itself, by name; sensitive values are None."""
+    """Return the properties set for each topic itself, by name; sensitive values are None."""
     resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
     described = await describe_configs(client, resources, synonyms=False, own_only=True)
     return {
@@ -45,7 +45,7 @@ async def alter_topic_configs(
     delete: Collection[str],
     validate_only: bool = False,
 ) -> Outcome:
-    """Sets and removes overrides of a topic, without changing others; see `alter_configs_of_any_broker`."""
+    """Set and remove overrides of a topic, without changing others; see `alter_configs_of_any_broker`."""
     changes = [ConfigChange(key, ConfigOperation.SET, value) for key, value in set_.items()]
     changes += [ConfigChange(key, ConfigOperation.DELETE) for key in delete]
     topic = ConfigResource(ResourceType.TOPIC, name)
@@ -109,7 +109,7 @@ class Difference(NamedTuple):
 def config_differences(
     here: Mapping[str, str | None], there: Mapping[str, str | None], names: Iterable[str] | None = None
 ) -> list[Difference]:
-    """The properties, all or only `names`, with different values, sorted.
+    """Return the properties, all or only `names`, with different values, sorted.
 
     Two sensitive values count as equal, because neither is known.  Elements of a list are compared in their order.
     """

@@ -71,7 +71,7 @@ class Difference:
     @property
     def damaged(self) -> tuple[int, ...]:
         """The replicas whose batch has a wrong checksum."""
-        return tuple(sorted(replica for replica, one in self.held.items() if one.is_damaged))
+        return tuple(sorted(replica for replica, held in self.held.items() if held.is_damaged))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class Comparison:
 
 
 def compare_batches(fetched: Mapping[int, memoryview], start: int, end: int) -> Comparison:
-    """Compares the complete batches of all replicas from `start` to `end`, byte for byte; stops at a difference."""
+    """Compare the complete batches of all replicas from `start` to `end`, byte for byte; stop at a difference."""
     readers = {replica: _batches(buffer, start) for replica, buffer in sorted(fetched.items())}
     position, compared = start, 0
     while True:
@@ -94,7 +94,7 @@ def compare_batches(fetched: Mapping[int, memoryview], start: int, end: int) -> 
             try:
                 header = next(reader, None)
             except CorruptBatch as damage:
-                held = {one: _held(fetched[one], batch) for one, batch in batches.items()}
+                held = {holder: _held(fetched[holder], batch) for holder, batch in batches.items()}
                 difference = Difference(position, f"replica {replica}: {damage.reason}", held)
                 return Comparison(position, compared, difference)
             if header is None:
@@ -111,7 +111,7 @@ def compare_batches(fetched: Mapping[int, memoryview], start: int, end: int) -> 
 
 
 def compare_records(fetched: Mapping[int, memoryview], start: int, end: int) -> Comparison:
-    """Compares the records that more than one replica has.
+    """Compare the records that more than one replica has.
 
     A replica without any bytes has no records before `end`.  Raises BatchTooLarge for records that decompress to more
     than VERIFY_RECORD_BYTES_MAX.
@@ -148,13 +148,13 @@ def compare_records(fetched: Mapping[int, memoryview], start: int, end: int) -> 
 
 
 def _batches(buffer: memoryview, start: int) -> Iterator[BatchHeader]:
-    """The complete batches that end after `start`, which is often in the middle of the first batch."""
+    """Return the complete batches that end after `start`, which is often in the middle of the first batch."""
     # The last offset of a damaged batch may be wrong; its first offset is where the previous batch ends.
     return (header for header in iterate_batches(buffer) if header.next_offset > start or header.base_offset >= start)
 
 
 def _reason(fetched: Mapping[int, memoryview], batches: Mapping[int, BatchHeader]) -> str | None:
-    """Why the batches at the same place differ; None if they are equal and their checksum is right."""
+    """Return why the batches at the same place differ; None if they are equal and their checksum is right."""
     data = {replica: fetched[replica][header.position : header.end] for replica, header in batches.items()}
     checksums = {
         replica: crc_of(fetched[replica], header.position, header.end, header.magic)
@@ -179,7 +179,7 @@ def _wrong(replicas: list[int]) -> str:
 
 
 def _holder(buffer: memoryview, offset: int) -> HeldBatch:
-    """The batch with that offset, which is in the buffer."""
+    """Return the batch with that offset, which is in the buffer."""
     return next(_held(buffer, header) for header in iterate_batches(buffer) if header.next_offset > offset)
 
 
@@ -240,7 +240,7 @@ class VerifiedPartition:
 
 
 async def partitions_to_verify(client: ClusterClient, topics: Collection[str] | None) -> list[VerifiedPartition]:
-    """The partitions of these topics, or of all.  Raises ApiError for a topic that does not exist."""
+    """Return the partitions of these topics, or of all.  Raises ApiError for a topic that does not exist."""
     metadata = await client.metadata(topics)
     for topic in metadata.topics.values():
         if topic.error is not ErrorCode.NONE:
@@ -248,40 +248,44 @@ async def partitions_to_verify(client: ClusterClient, topics: Collection[str] | 
     compacted = await _compacted_topics(client, list(metadata.topics))
     return [
         VerifiedPartition(
-            TopicPartition(topic.name, one.partition),
-            one.replicas,
-            frozenset(one.isr),
+            TopicPartition(topic.name, partition.partition),
+            partition.replicas,
+            frozenset(partition.isr),
             is_compacted=topic.name in compacted,
-            failures={replica: _not_alive(replica) for replica in one.replicas if replica not in metadata.brokers},
+            failures={
+                replica: _not_alive(replica) for replica in partition.replicas if replica not in metadata.brokers
+            },
         )
         for topic in metadata.topics.values()
-        for one in topic.partitions
+        for partition in topic.partitions
     ]
 
 
 async def verify_once(client: ClusterClient, partitions: Sequence[VerifiedPartition]) -> None:
     """One pass over the partitions, whose results it updates; errors of a replica end its part only."""
     await _read_bounds(client, partitions)
-    for one in partitions:
-        one.end, one.high_watermarks, one.empty_fetches = None, {}, 0
-    brokers = len({replica for one in partitions for replica in one.readable})
-    while waiting := [one for one in partitions if not one.is_done][:_PARTITIONS_AT_ONCE]:
+    for partition in partitions:
+        partition.end, partition.high_watermarks, partition.empty_fetches = None, {}, 0
+    brokers = len({replica for partition in partitions for replica in partition.readable})
+    while waiting := [partition for partition in partitions if not partition.is_done][:_PARTITIONS_AT_ONCE]:
         fetched = await _fetch(client, waiting, partitions, brokers)
-        moved = await _skip_deleted(client, [one for one in waiting if _is_out_of_range(fetched[one.tp])])
-        for index, one in enumerate(waiting):
-            if one.tp not in moved:
-                _compare(one, fetched[one.tp], is_first=index == 0)
+        moved = await _skip_deleted(
+            client, [partition for partition in waiting if _is_out_of_range(fetched[partition.tp])]
+        )
+        for index, partition in enumerate(waiting):
+            if partition.tp not in moved:
+                _compare(partition, fetched[partition.tp], is_first=index == 0)
 
 
 async def refresh_replicas(client: ClusterClient, partitions: Sequence[VerifiedPartition]) -> None:
-    """Reads the current replicas, before another pass; failures of the previous pass are forgotten."""
-    metadata = await client.metadata({one.tp.topic for one in partitions})
-    for one in partitions:
-        topic = metadata.topics.get(one.tp.topic)
-        found = topic.partition(one.tp.partition) if topic is not None else None
+    """Read the current replicas, before another pass; failures of the previous pass are forgotten."""
+    metadata = await client.metadata({partition.tp.topic for partition in partitions})
+    for partition in partitions:
+        topic = metadata.topics.get(partition.tp.topic)
+        found = topic.partition(partition.tp.partition) if topic is not None else None
         if found is not None:
-            one.replicas, one.in_sync = found.replicas, frozenset(found.isr)
-            one.failures = {
+            partition.replicas, partition.in_sync = found.replicas, frozenset(found.isr)
+            partition.failures = {
                 replica: _not_alive(replica) for replica in found.replicas if replica not in metadata.brokers
             }
 
@@ -291,90 +295,92 @@ def _is_out_of_range(fetched: Mapping[int, FetchedPartition]) -> bool:
 
 
 async def _skip_deleted(client: ClusterClient, partitions: Sequence[VerifiedPartition]) -> set[TopicPartition]:
-    """Moves the positions behind records that retention has deleted meanwhile; the partitions that have moved."""
-    before = {one.tp: one.position for one in partitions}
+    """Move the positions behind records that retention has deleted meanwhile; return the partitions that have moved."""
+    before = {partition.tp: partition.position for partition in partitions}
     if before:
         await _read_bounds(client, partitions)
-    return {one.tp for one in partitions if one.position > before[one.tp]}
+    return {partition.tp for partition in partitions if partition.position > before[partition.tp]}
 
 
-def _compare(one: VerifiedPartition, fetched: Mapping[int, FetchedPartition], *, is_first: bool) -> None:
-    """Compares what was fetched and moves the position.
+def _compare(partition: VerifiedPartition, fetched: Mapping[int, FetchedPartition], *, is_first: bool) -> None:
+    """Compare what was fetched and move the position.
 
     `is_first`: the partition was the first in all requests, so that a broker returns records if it has any.
     """
     for replica, response in fetched.items():
         if response.error is not ErrorCode.NONE:
-            one.failures[replica] = Outcome(
+            partition.failures[replica] = Outcome(
                 str(replica),
                 response.error,
-                f"replica {replica} at offset {one.position}: {response.error.description}",
+                f"replica {replica} at offset {partition.position}: {response.error.description}",
             )
         else:
-            one.high_watermarks[replica] = response.high_watermark
-    there = {replica: response for replica, response in fetched.items() if replica not in one.failures}
+            partition.high_watermarks[replica] = response.high_watermark
+    there = {replica: response for replica, response in fetched.items() if replica not in partition.failures}
     if not there:
         return
-    if one.end is None:
-        in_sync = [response.high_watermark for replica, response in there.items() if replica in one.in_sync]
-        one.end = min(in_sync) if in_sync else max(response.high_watermark for response in there.values())
-    records = {replica: got.records for replica, got in there.items() if got.high_watermark > one.position}
-    if one.position >= one.end or not records:
-        one.end = min(one.end, one.position)
+    if partition.end is None:
+        in_sync = [response.high_watermark for replica, response in there.items() if replica in partition.in_sync]
+        partition.end = min(in_sync) if in_sync else max(response.high_watermark for response in there.values())
+    records = {replica: got.records for replica, got in there.items() if got.high_watermark > partition.position}
+    if partition.position >= partition.end or not records:
+        partition.end = min(partition.end, partition.position)
         return
     is_empty = [replica for replica, buffer in records.items() if not len(buffer)]
     if is_empty and not is_first:
         return
-    if is_empty and not one.is_compacted:
-        _note_empty(one, is_empty)
+    if is_empty and not partition.is_compacted:
+        _note_empty(partition, is_empty)
         return
-    end = min([one.end, *(one.high_watermarks[replica] for replica in records)])
+    end = min([partition.end, *(partition.high_watermarks[replica] for replica in records)])
     try:
-        found = (compare_records if one.is_compacted else compare_batches)(records, one.position, end)
+        found = (compare_records if partition.is_compacted else compare_batches)(records, partition.position, end)
     except BatchTooLarge as error:
         for replica in records:
-            one.failures[replica] = Outcome(str(replica), ErrorCode.MESSAGE_TOO_LARGE, str(error))
+            partition.failures[replica] = Outcome(str(replica), ErrorCode.MESSAGE_TOO_LARGE, str(error))
         return
-    if found.next_offset == one.position and found.difference is None:
+    if found.next_offset == partition.position and found.difference is None:
         if is_first:
-            _note_empty(one, sorted(records))
+            _note_empty(partition, sorted(records))
         return
-    one.empty_fetches = 0
-    one.position, one.difference = found.next_offset, found.difference
-    one.compared_bytes += found.compared_bytes
+    partition.empty_fetches = 0
+    partition.position, partition.difference = found.next_offset, found.difference
+    partition.compared_bytes += found.compared_bytes
 
 
-def _note_empty(one: VerifiedPartition, replicas: list[int]) -> None:
-    """Counts fetches without complete records below the high watermark; a few in a row are a difference."""
-    one.empty_fetches += 1
-    if one.empty_fetches >= _EMPTY_FETCHES_MAX:
-        names = ", ".join(f"replica {replica} (high watermark {one.high_watermarks[replica]})" for replica in replicas)
-        one.difference = Difference(one.position, f"no records from {names}", {})
+def _note_empty(partition: VerifiedPartition, replicas: list[int]) -> None:
+    """Count fetches without complete records below the high watermark; a few in a row are a difference."""
+    partition.empty_fetches += 1
+    if partition.empty_fetches >= _EMPTY_FETCHES_MAX:
+        names = ", ".join(
+            f"replica {replica} (high watermark {partition.high_watermarks[replica]})" for replica in replicas
+        )
+        partition.difference = Difference(partition.position, f"no records from {names}", {})
 
 
 async def _read_bounds(client: ClusterClient, partitions: Sequence[VerifiedPartition]) -> None:
-    """Sets the first offset that all replicas have, and how far their ends are apart."""
+    """Set the first offset that all replicas have, and how far their ends are apart."""
 
     async def read(connection: Connection, tps: list[TopicPartition]) -> tuple[Outcomes[OffsetAt], Outcomes[OffsetAt]]:
         first = await list_offsets_of_replicas(connection, tps, EARLIEST)
         return first, await list_offsets_of_replicas(connection, tps, LATEST)
 
     replies = await _on_replicas(client, partitions, read)
-    for one in partitions:
+    for partition in partitions:
         starts, ends = [], []
-        for replica in one.readable:
-            first, last = (outcomes.get(one.tp) for outcomes in replies.get(replica, ({}, {})))
+        for replica in partition.readable:
+            first, last = (outcomes.get(partition.tp) for outcomes in replies.get(replica, ({}, {})))
             if isinstance(first, OffsetAt) and isinstance(last, OffsetAt):
                 starts.append(first.offset)
                 ends.append(last.offset)
             else:
                 error = first if isinstance(first, ApiError) else last
                 code = error.code if isinstance(error, ApiError) else ErrorCode.UNKNOWN_SERVER_ERROR
-                one.failures[replica] = Outcome(str(replica), code, f"replica {replica}: {code.description}")
+                partition.failures[replica] = Outcome(str(replica), code, f"replica {replica}: {code.description}")
         if starts:
-            one.position = max(one.position, *starts)
-            one.start = one.position if one.start is None else one.start
-            one.max_lag = max(ends) - min(ends)
+            partition.position = max(partition.position, *starts)
+            partition.start = partition.position if partition.start is None else partition.start
+            partition.max_lag = max(ends) - min(ends)
 
 
 async def _fetch(
@@ -383,18 +389,21 @@ async def _fetch(
     all_partitions: Sequence[VerifiedPartition],
     brokers: int,
 ) -> dict[TopicPartition, dict[int, FetchedPartition]]:
-    """The records at the positions of `partitions`.  A broker that cannot be reached fails for `all_partitions`."""
+    """Return the records at the positions of `partitions`.
+
+    A broker that cannot be reached fails for `all_partitions`.
+    """
     share = max(_PARTITION_BYTES // 16, VERIFY_FETCH_BYTES_MAX // max(1, brokers))
     limits = FetchLimits(
         max_wait_ms=_WAIT_MS, min_bytes=0, max_bytes=share, partition_max_bytes=min(share, _PARTITION_BYTES)
     )
-    positions = {one.tp: one.position for one in partitions}
+    positions = {partition.tp: partition.position for partition in partitions}
 
     async def read(connection: Connection, tps: list[TopicPartition]) -> list[FetchedPartition]:
         wanted = {tp: positions[tp] for tp in tps}
         return await fetch_batches(connection, wanted, limits=limits, replica_id=DEBUGGING_CONSUMER)
 
-    by_partition: dict[TopicPartition, dict[int, FetchedPartition]] = {one.tp: {} for one in partitions}
+    by_partition: dict[TopicPartition, dict[int, FetchedPartition]] = {partition.tp: {} for partition in partitions}
     for replica, responses in (await _on_replicas(client, partitions, read, all_partitions)).items():
         for response in responses:
             by_partition[response.tp][replica] = response
@@ -407,21 +416,21 @@ async def _on_replicas(
     send_to: Callable[[Connection, list[TopicPartition]], Awaitable[T]],
     all_partitions: Sequence[VerifiedPartition] = (),
 ) -> dict[int, T]:
-    """The responses by replica.
+    """Return the responses by replica.
 
     A broker that refuses the request fails for these partitions, and one that does not respond for `all_partitions`
     too, so that it is waited for once.
     """
     by_broker: dict[int, list[VerifiedPartition]] = {}
-    for one in partitions:
-        for replica in one.readable:
-            by_broker.setdefault(replica, []).append(one)
+    for partition in partitions:
+        for replica in partition.readable:
+            by_broker.setdefault(replica, []).append(partition)
 
     async def send(replica: int) -> T | Outcome:
         try:
-            return await send_to(await client.broker(replica), [one.tp for one in by_broker[replica]])
+            return await send_to(await client.broker(replica), [partition.tp for partition in by_broker[replica]])
         except ConnectionLost as error:
-            by_broker[replica] += [one for one in all_partitions if replica in one.readable]
+            by_broker[replica] += [partition for partition in all_partitions if replica in partition.readable]
             return failure_of(str(replica), error)
         except (ApiError, AuthenticationFailed) as error:
             return failure_of(str(replica), error)
@@ -430,8 +439,8 @@ async def _on_replicas(
     replies = dict(zip(brokers, await client.gather([send(replica) for replica in brokers]), strict=True))
     for replica, reply in replies.items():
         if isinstance(reply, Outcome):
-            for one in by_broker[replica]:
-                one.failures[replica] = reply
+            for partition in by_broker[replica]:
+                partition.failures[replica] = reply
     return {replica: reply for replica, reply in replies.items() if not isinstance(reply, Outcome)}
 
 

@@ -34,13 +34,13 @@ from kctl.protocol.apis.delete_topics import DeleteTopicsRequest, DeleteTopicsRe
 
 
 async def list_topics(client: ClusterClient) -> list[Topic]:
-    """All topics that the user is authorized to describe, by name."""
+    """Return all topics that the user is authorized to describe, by name."""
     metadata = await client.metadata()
     return list(metadata.topics.values())
 
 
 async def describe_topics(client: ClusterClient, names: Collection[str]) -> list[Topic]:
-    """The named topics, by name; those that do not exist have an error."""
+    """Return the named topics, by name; those that do not exist have an error."""
     metadata = await client.metadata(names)
     return list(metadata.topics.values())
 
@@ -89,7 +89,7 @@ class CreatedTopic:
 
 
 def require_live_replicas(assignment: Assignment, alive: Collection[int]) -> None:
-    """Raises UsageError if no replica of a partition would be on a live broker.
+    """Raise UsageError if no replica of a partition would be on a live broker.
 
     A controller with ZooKeeper creates such a topic, but tells no broker of it, and responds only when time is up.
     """
@@ -103,7 +103,7 @@ def require_live_replicas(assignment: Assignment, alive: Collection[int]) -> Non
 async def create_topics(
     client: ClusterClient, topics: Sequence[NewTopic], *, validate_only: bool = False
 ) -> list[CreatedTopic]:
-    """Creates topics, or only validates them; returns when all brokers have them in their metadata."""
+    """Create topics, or only validate them; return when all brokers have them in their metadata."""
 
     async def send_to(connection: Connection) -> list[CreatedTopic]:
         version = connection.versions.highest(CreateTopicsRequest)
@@ -127,14 +127,18 @@ async def create_topics(
 
     created = await client.on_controller(send_to)
     if not validate_only:
-        done = {one.outcome.name for one in created if one.outcome.is_done}
-        counts = {one.name: max(one.partitions, len(one.assignment), 1) for one in topics if one.name in done}
+        done = {created_topic.outcome.name for created_topic in created if created_topic.outcome.is_done}
+        counts = {
+            requested.name: max(requested.partitions, len(requested.assignment), 1)
+            for requested in topics
+            if requested.name in done
+        }
         await _wait_until_known(client, counts)
     return created
 
 
 async def delete_topics(client: ClusterClient, names: Collection[str]) -> list[Outcome]:
-    """Deletes topics with all their records.
+    """Delete topics with all their records.
 
     Before Kafka 1.0 a controller with delete.topic.enable=false, which is the default there, neither deletes nor
     refuses: it responds when the time of the request is over.  Its topics get TOPIC_DELETION_DISABLED at once.
@@ -161,7 +165,7 @@ async def delete_topics(client: ClusterClient, names: Collection[str]) -> list[O
 
 
 async def _is_deletion_disabled(client: ClusterClient) -> bool:
-    """Whether the controller says so; False if it does not describe its properties."""
+    """Return whether the controller says so; False if it does not describe its properties."""
     controller = ConfigResource(ResourceType.BROKER, str((await client.metadata([])).controller_id))
     described = (await describe_configs(client, [controller], names=[DELETE_TOPIC_ENABLE]))[controller]
     return not isinstance(described, Outcome) and any(
@@ -172,7 +176,7 @@ async def _is_deletion_disabled(client: ClusterClient) -> bool:
 async def create_partitions(
     client: ClusterClient, name: str, count: int, *, assignment: Assignment = (), validate_only: bool = False
 ) -> Outcome:
-    """Grows a topic to `count` partitions; returns when all brokers have them in their metadata.
+    """Grow a topic to `count` partitions; return when all brokers have them in their metadata.
 
     `assignment` has the replicas of the new partitions.
     """
@@ -196,7 +200,7 @@ async def create_partitions(
 
 
 async def _wait_until_known(client: ClusterClient, counts: Mapping[str, int]) -> None:
-    """Returns when all live brokers have the partitions with leaders in their metadata, or after KNOWN_WAIT_MS.
+    """Return when all live brokers have the partitions with leaders in their metadata, or after KNOWN_WAIT_MS.
 
     Brokers receive UpdateMetadata one after the other; until then they return UNKNOWN_TOPIC_OR_PARTITION, which the
     next command of the user could get.

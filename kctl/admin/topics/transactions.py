@@ -68,7 +68,7 @@ class Marker:
 async def describe_producers(
     client: ClusterClient, partitions: Collection[TopicPartition], *, broker: int | None = None
 ) -> Outcomes[list[ActiveProducer]]:
-    """The producers of each partition, from its leader or from `broker`, in the order of the response."""
+    """Return the producers of each partition, from its leader or from `broker`, in the order of the response."""
 
     async def send_to(connection: Connection, tps: list[TopicPartition]) -> Outcomes[list[ActiveProducer]]:
         topics: dict[str, TopicRequest] = {}
@@ -78,9 +78,9 @@ async def describe_producers(
         request = DescribeProducersRequest(topics=list(topics.values()))
         response = await connection.send(request, DescribeProducersResponse)
         return {
-            TopicPartition(topic.name, one.partition_index): _producers(one)
+            TopicPartition(topic.name, partition.partition_index): _producers(partition)
             for topic in response.topics
-            for one in topic.partitions
+            for partition in topic.partitions
         }
 
     if broker is None:
@@ -89,7 +89,7 @@ async def describe_producers(
 
 
 async def write_abort_marker(client: ClusterClient, marker: Marker) -> Outcome:
-    """Makes the partition leader abort the transaction, regardless of its coordinator."""
+    """Make the partition leader abort the transaction, regardless of its coordinator."""
     tp = marker.tp
 
     async def send_to(connection: Connection, tps: list[TopicPartition]) -> Outcomes[Outcome]:
@@ -107,7 +107,12 @@ async def write_abort_marker(client: ClusterClient, marker: Marker) -> Outcome:
             ]
         )
         response = await connection.send(request, WriteTxnMarkersResponse)
-        results = [one.error_code for result in response.markers for topic in result.topics for one in topic.partitions]
+        results = [
+            partition.error_code
+            for result in response.markers
+            for topic in result.topics
+            for partition in topic.partitions
+        ]
         if not results:
             text = "The broker's response does not contain this partition."
             return dict.fromkeys(tps, ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, text))
@@ -123,17 +128,17 @@ async def write_abort_marker(client: ClusterClient, marker: Marker) -> Outcome:
 def _producers(partition: PartitionResponse) -> list[ActiveProducer] | ApiError:
     if partition.error_code:
         return ApiError(ErrorCode.of(partition.error_code), partition.error_message)
-    return [_producer(one) for one in partition.active_producers]
+    return [_producer(producer) for producer in partition.active_producers]
 
 
-def _producer(one: ProducerState) -> ActiveProducer:
+def _producer(producer: ProducerState) -> ActiveProducer:
     return ActiveProducer(
-        one.producer_id,
-        one.producer_epoch,
-        one.coordinator_epoch,
-        one.last_sequence,
-        one.last_timestamp,
-        one.current_txn_start_offset,
+        producer.producer_id,
+        producer.producer_epoch,
+        producer.coordinator_epoch,
+        producer.last_sequence,
+        producer.last_timestamp,
+        producer.current_txn_start_offset,
     )
 
 
@@ -174,7 +179,7 @@ class OpenTransaction:
 async def list_transactions(
     client: ClusterClient, *, states: Sequence[str] = (), producer_ids: Sequence[int] = ()
 ) -> tuple[list[ListedTransaction], list[Outcome]]:
-    """The transactional ids of all brokers, and the brokers with an error."""
+    """Return the transactional ids of all brokers, and the brokers with an error."""
     metadata = await client.metadata([])
     request = ListTransactionsRequest(state_filters=list(states), producer_id_filters=list(producer_ids))
 
@@ -187,8 +192,8 @@ async def list_transactions(
         if response.error_code:
             return outcome_of(str(broker_id), response.error_code)
         return [
-            ListedTransaction(one.transactional_id, broker_id, one.producer_id, one.transaction_state)
-            for one in response.transaction_states
+            ListedTransaction(state.transactional_id, broker_id, state.producer_id, state.transaction_state)
+            for state in response.transaction_states
         ]
 
     listed: list[ListedTransaction] = []
@@ -202,17 +207,21 @@ async def list_transactions(
 
 
 async def describe_transactions(client: ClusterClient, transactional_ids: Collection[str]) -> list[Transaction]:
-    """State, producer and partitions of transactional ids, by name; unknown ones have TRANSACTIONAL_ID_NOT_FOUND."""
+    """Return the state, producer and partitions of transactional ids, by name; unknown ones have
+    TRANSACTIONAL_ID_NOT_FOUND.
+    """
 
     async def send_to(connection: Connection, names: list[str]) -> dict[str, Transaction | ApiError]:
         request = DescribeTransactionsRequest(transactional_ids=names)
         response = await connection.send(request, DescribeTransactionsResponse)
-        return {one.transactional_id: _described(one, connection.address) for one in response.transaction_states}
+        return {state.transactional_id: _described(state, connection.address) for state in response.transaction_states}
 
     found = await on_coordinators(client, transactional_ids, send_to, CoordinatorType.TRANSACTION)
     return [
-        Transaction(Outcome(name, one.code, str(one))) if isinstance(one, ApiError) else one
-        for name, one in found.items()
+        Transaction(Outcome(name, transaction.code, str(transaction)))
+        if isinstance(transaction, ApiError)
+        else transaction
+        for name, transaction in found.items()
     ]
 
 
@@ -230,14 +239,15 @@ def _described(found: TransactionState, coordinator: str) -> Transaction | ApiEr
         found.transaction_state,
         found.transaction_timeout_ms,
         found.transaction_start_time_ms,
-        tuple(sorted(TopicPartition(one.topic, number) for one in found.topics for number in one.partitions)),
+        tuple(sorted(TopicPartition(topic.topic, number) for topic in found.topics for number in topic.partitions)),
     )
 
 
 async def find_hanging(
     client: ClusterClient, partitions: Collection[TopicPartition], *, idle_since_ms: int
 ) -> tuple[list[OpenTransaction], list[Outcome]]:
-    """Transactions open in one of the partitions, without writes since the given time, and without a coordinator.
+    """Return the transactions open in one of the partitions, without writes since the given time, and without a
+    coordinator.
 
     Also returns partitions and brokers with an error.  If a broker has an error, no transactions are returned, because
     those that it coordinates would seem to hang.
@@ -248,38 +258,42 @@ async def find_hanging(
         if isinstance(result, ApiError):
             failed.append(Outcome(str(tp), result.code, str(result)))
             continue
-        by_id = sorted(result, key=lambda one: one.producer_id)
+        by_id = sorted(result, key=lambda producer: producer.producer_id)
         candidates.extend(
-            OpenTransaction(tp, one) for one in by_id if one.has_transaction and one.last_timestamp_ms < idle_since_ms
+            OpenTransaction(tp, producer)
+            for producer in by_id
+            if producer.has_transaction and producer.last_timestamp_ms < idle_since_ms
         )
     if not candidates:
         return [], failed
-    owners, failed_brokers = await _owners(client, {one.producer.producer_id for one in candidates})
+    owners, failed_brokers = await _owners(client, {candidate.producer.producer_id for candidate in candidates})
     if failed_brokers:
         return [], failed + failed_brokers
     return [
-        OpenTransaction(one.tp, one.producer, owner.outcome.name if owner else None)
-        for one in candidates
-        if not is_coordinated(one, owner := owners.get(one.producer.producer_id))
+        OpenTransaction(candidate.tp, candidate.producer, owner.outcome.name if owner else None)
+        for candidate in candidates
+        if not is_coordinated(candidate, owner := owners.get(candidate.producer.producer_id))
     ], failed
 
 
 async def owner_of(client: ClusterClient, producer_id: int) -> Transaction | None:
-    """The transactional id of a producer.  Raises ApiError if a broker has an error."""
+    """Return the transactional id of a producer.  Raises ApiError if a broker has an error."""
     owners, failed_brokers = await _owners(client, {producer_id})
     if failed_brokers:
         raise ApiError(failed_brokers[0].error, f"broker {failed_brokers[0].name}: {failed_brokers[0].message}")
     return owners.get(producer_id)
 
 
-def is_coordinated(one: OpenTransaction, owner: Transaction | None) -> bool:
-    """Whether the coordinator has the transaction in its state and will end it in this partition."""
-    return owner is not None and owner.producer_id == one.producer.producer_id and one.tp in owner.partitions
+def is_coordinated(candidate: OpenTransaction, owner: Transaction | None) -> bool:
+    """Return whether the coordinator has the transaction in its state and will end it in this partition."""
+    return (
+        owner is not None and owner.producer_id == candidate.producer.producer_id and candidate.tp in owner.partitions
+    )
 
 
 async def _owners(client: ClusterClient, producer_ids: Collection[int]) -> tuple[dict[int, Transaction], list[Outcome]]:
-    """Transactional ids by producer id, and the coordinators with an error."""
+    """Return the transactional ids by producer id, and the coordinators with an error."""
     listed, failed = await list_transactions(client, producer_ids=sorted(producer_ids))
-    described = await describe_transactions(client, [one.transactional_id for one in listed])
-    failed += [one.outcome for one in described if not one.outcome.is_done]
-    return {one.producer_id: one for one in described if one.outcome.is_done}, failed
+    described = await describe_transactions(client, [listed_id.transactional_id for listed_id in listed])
+    failed += [description.outcome for description in described if not description.outcome.is_done]
+    return {description.producer_id: description for description in described if description.outcome.is_done}, failed

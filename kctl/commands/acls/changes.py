@@ -49,20 +49,20 @@ from kctl.security.acls import AclBinding, PatternType
 
 
 def show_planned(run: Invocation, acls: Sequence[AclBinding], status: str) -> ExitStatus:
-    """Shows the ACLs that a dry run would change."""
+    """Show the ACLs that a dry run would change."""
     run.console.show(AclChangeRow, [change_row(binding, status) for binding in acls])
     return ExitStatus.DONE
 
 
 def show_changed(run: Invocation, acls: Sequence[AclBinding], outcomes: Sequence[Outcome], status: str) -> ExitStatus:
-    """Shows the changed ACLs with their outcomes."""
+    """Show the changed ACLs with their outcomes."""
     rows = [change_row(binding, status, outcome) for binding, outcome in zip(acls, outcomes, strict=True)]
     run.console.show(AclChangeRow, rows)
     return run.status_of(rows)
 
 
 def show_as_kafka(run: Invocation, compat: str, resources: Resources, outcomes: Sequence[Outcome]) -> ExitStatus:
-    """Prints the ACLs of the resources after a change, as kafka-acls of 2.8 does; later ones print nothing.
+    """Print the ACLs of the resources after a change, as kafka-acls of 2.8 does; later ones print nothing.
 
     Raises ApiError if a change failed.
     """

@@ -114,7 +114,7 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done
 
 
 def resources_of(options: ResourceOptions, pattern_type: PatternType) -> Resources:
-    """The resources in the options."""
+    """Return the resources in the options."""
     return Resources(
         topics=tuple(options.topic or ()),
         groups=tuple(options.group or ()),
@@ -127,7 +127,7 @@ def resources_of(options: ResourceOptions, pattern_type: PatternType) -> Resourc
 
 
 def rules_of(options: RuleOptions, hosts: list[str] | None) -> Rules:
-    """The rules in the options, with these hosts.  Raises UsageError."""
+    """Return the rules in the options, with these hosts.  Raises UsageError."""
     return Rules(
         allowed=tuple(options.allow or ()),
         denied=tuple(options.deny or ()),
@@ -137,7 +137,7 @@ def rules_of(options: RuleOptions, hosts: list[str] | None) -> Rules:
 
 
 def hosts_of_new_acls(hosts: list[str] | None) -> list[str]:
-    """The hosts as brokers compare them with the addresses of clients.
+    """Return the hosts as brokers compare them with the addresses of clients.
 
     Raises UsageError for a text that is the address of no client: the ACL would never apply, also one that denies.
     """
@@ -150,15 +150,15 @@ def hosts_of_new_acls(hosts: list[str] | None) -> list[str]:
 
 
 def hosts_of_stored_acls(hosts: list[str] | None) -> list[str]:
-    """The hosts as given and as brokers compare them: Kafka's tools store what was given."""
+    """Return the hosts as given and as brokers compare them: Kafka's tools store what was given."""
     given = hosts or []
     return list(dict.fromkeys([*given, *(address for host in given if (address := _host_address(host)) is not None)]))
 
 
 def hosts_without_effect(acls: Iterable[AclBinding]) -> list[str]:
-    """A sentence for each host of the ACLs that is the address of no client."""
+    """Return a sentence for each host of the ACLs that is the address of no client."""
     sentences = []
-    for host in sorted({each.entry.host for each in acls}):
+    for host in sorted({acl.entry.host for acl in acls}):
         if (address := _host_address(host)) != host:
             remedy = "" if address is None else f"; write {address}"
             sentences.append(f"ACLs with the host '{host}' never apply, because no client has this address{remedy}")
@@ -166,7 +166,7 @@ def hosts_without_effect(acls: Iterable[AclBinding]) -> list[str]:
 
 
 def _host_address(host: str) -> str | None:
-    """The address in the form of ACLs, or `*`; None for other texts."""
+    """Return the address in the form of ACLs, or `*`; None for other texts."""
     try:
         return host if host == WILDCARD else java_address(parse_ip_address(host, "--host"))
     except UsageError:
@@ -174,13 +174,13 @@ def _host_address(host: str) -> str | None:
 
 
 def operation_of(text: str) -> Operation:
-    """An operation by its name.  Raises UsageError."""
+    """Return an operation by its name.  Raises UsageError."""
     try:
         operation = Operation.of_label(text)
     except ValueError:
         operation = Operation.ANY
     if operation is Operation.ANY:
-        names = ", ".join(each.label for each in Operation if each is not Operation.ANY)
+        names = ", ".join(known.label for known in Operation if known is not Operation.ANY)
         raise UsageError(f"'{text}' is not an operation; use one of {names}")
     return operation
 
@@ -216,7 +216,7 @@ class AclChangeRow(NamedTuple):
 
 
 def acl_row(binding: AclBinding) -> AclRow:
-    """The row of an ACL."""
+    """Return the row of an ACL."""
     pattern, entry = binding
     return AclRow(
         pattern.type.label,
@@ -230,7 +230,7 @@ def acl_row(binding: AclBinding) -> AclRow:
 
 
 def change_row(binding: AclBinding, status: str, outcome: Outcome | None = None) -> AclChangeRow:
-    """The row of a changed ACL with its outcome; without an outcome for a dry run."""
+    """Return the row of a changed ACL with its outcome; without an outcome for a dry run."""
     row = AclChangeRow(*acl_row(binding), status=status)
     if outcome is None or outcome.is_done:
         return row
@@ -300,7 +300,7 @@ def list_verb(
 
 
 def read_acls(path: str) -> list[AclBinding]:
-    """The ACLs of a document.  Raises UsageError."""
+    """Return the ACLs of a document.  Raises UsageError."""
     try:
         return read_document(read_input(path), path)
     except OSError as error:
@@ -374,7 +374,7 @@ def check(
     requested = operation_of(operation)
     kind, name = _resource(resource)
     if requested not in SUPPORTED_OPERATIONS[kind]:
-        names = ", ".join(each.label for each in SUPPORTED_OPERATIONS[kind])
+        names = ", ".join(known.label for known in SUPPORTED_OPERATIONS[kind])
         raise UsageError(f"{kind.label} has no operation {requested.label}, only {names}")
     address = None if host is None else _address(host)
     if from_ is None:
@@ -398,7 +398,7 @@ def check(
 
 
 def _address(host: str) -> str:
-    """The address in the form of ACLs, which brokers compare as text.  Raises UsageError."""
+    """Return the address in the form of ACLs, which brokers compare as text.  Raises UsageError."""
     return java_address(parse_ip_address(host, "--host"))
 
 
@@ -409,7 +409,7 @@ def _reason(text: str, acl: AclBinding | None, requested: Operation) -> str:
 
 
 def _resource(text: str) -> tuple[ResourceType, str]:
-    """Raises UsageError."""
+    """Return the type and name of a resource, or raise UsageError."""
     if text == "cluster":
         return ResourceType.CLUSTER, CLUSTER_NAME
     type_name, separator, name = text.partition(":")
@@ -435,7 +435,7 @@ async def _settings(client: ClusterClient) -> BrokerSettings:
         return BrokerSettings(AccessPolicy(), names)
     super_users, is_open = (entry_named(described, name) for name in names)
     # A broker without the property does not return it; sensitive properties are returned without a value.
-    unknown = [each.name for each in (super_users, is_open) if each is not None and each.value is None]
+    unknown = [given.name for given in (super_users, is_open) if given is not None and given.value is None]
     principals = parse_super_users((super_users.value if super_users else None) or "")
     allows = is_open is not None and (is_open.value or "").lower() == "true"
     return BrokerSettings(AccessPolicy(principals, allows_without_acl=allows), unknown)

@@ -153,7 +153,7 @@ def stop(ctx: typer.Context, *, data_dir: DataDir = None) -> ExitStatus:
 
 
 def _wait_ended(folder: DataFolder, pid: int) -> bool:
-    """Waits until the folder is unlocked, or its broker is another process."""
+    """Wait until the folder is unlocked, or its broker is another process."""
     deadline = time.monotonic() + STOP_WAIT_S
     while time.monotonic() < deadline:
         if not folder.is_locked():
@@ -224,7 +224,7 @@ def check(
     machine = machine_of(options, processes, port_step)
     checked = [options] if machine is None else machine.processes()
     found = dict.fromkeys(asyncio.run(_findings(options, checked, processes, connects=connect)))
-    rows += [FindingRow(each.severity.value, each.subject, each.message) for each in found]
+    rows += [FindingRow(finding.severity.value, finding.subject, finding.message) for finding in found]
     # The errors first, each kind in the order of the checks.
     rows.sort(key=lambda row: row.severity != _ERROR)
     if rows or run.console.format not in {Format.TABLE, Format.PLAIN}:
@@ -323,19 +323,21 @@ def bundle(
     properties = run.secret_properties(config) if config is not None else {}
     running = folder.running()
     named = properties.get("log.dirs") or properties.get("log.dir") or ""
-    log_dirs = [each.strip() for each in named.split(",") if each.strip()]
-    several = [(each, there) for each, there in brokers_in(folder) if each.path != folder.path]
+    log_dirs = [element.strip() for element in named.split(",") if element.strip()]
+    several = [
+        (broker_folder, there) for broker_folder, there in brokers_in(folder) if broker_folder.path != folder.path
+    ]
     if several:
-        log_dirs = [directory for each, there in several for directory in _log_dirs(each, there)]
+        log_dirs = [directory for broker_folder, there in several for directory in _log_dirs(broker_folder, there)]
     log_dirs = log_dirs or _log_dirs(folder, running)
     now = datetime.now(UTC)
     path = Path(output or f"kctl-bundle-{now:%Y%m%d-%H%M%S}.tar.gz").expanduser()
     parts = [
         *_broker_parts(folder, running, properties if config is not None else None),
         *(
-            part._replace(name=f"{each.path.name}/{part.name}")
-            for each, there in several
-            for part in _broker_parts(each, there, None)
+            part._replace(name=f"{broker_folder.path.name}/{part.name}")
+            for broker_folder, there in several
+            for part in _broker_parts(broker_folder, there, None)
         ),
         *machine_parts(folder.path, log_dirs, [folder.output, *map(Path, log or [])]),
     ]
@@ -343,7 +345,7 @@ def bundle(
         results = write_archive(path, parts, redactor(collect_secrets(properties)))
     except OSError as error:
         raise KctlError(f"{path} cannot be written: {error.strerror}; choose another file with --output") from None
-    missing = [MissingRow(each.name, each.problem) for each in results if each.problem is not None]
+    missing = [MissingRow(result.name, result.problem) for result in results if result.problem is not None]
     item = BundleItem(str(path), path.stat().st_size, len(results) - len(missing), missing)
     if run.console.is_machine_readable:
         run.console.show_one(item)
@@ -388,7 +390,7 @@ def _broker_parts(
 
 
 def _request_dump(folder: DataFolder, running: RunningBroker) -> None:
-    """Sends the signal, and waits until the broker has written its dump.  Raises Missing."""
+    """Send the signal, and wait until the broker has written its dump.  Raises Missing."""
     if not running.version:
         raise Missing("this version of the broker does not write a dump of its state")
     before = _identity(folder.dump)
@@ -404,7 +406,7 @@ def _request_dump(folder: DataFolder, running: RunningBroker) -> None:
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """Changes whenever the file is replaced."""
+    """Return what changes whenever the file is replaced."""
     try:
         status = path.lstat()
     except OSError:
@@ -413,7 +415,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 def _folder_of(pid: int) -> Path:
-    """The data folder of a process: the folder of the lock file that it has open.  Raises UsageError."""
+    """Return the data folder of a process: the folder of the lock file that it has open.  Raises UsageError."""
     try:
         opened = list_open_files(pid)
     except OSError as error:

@@ -71,14 +71,14 @@ StopWith = Annotated[
 
 
 def running_process(pid: int | None) -> int | None:
-    """The value of --stop-with.  Raises UsageError if there is no such process."""
+    """Return the value of --stop-with.  Raises UsageError if there is no such process."""
     if pid is not None and not is_process_alive(pid):
         raise UsageError(f"--stop-with {pid}: there is no such process")
     return pid
 
 
 def machine_of(service: StartOptions, processes: int | None, port_step: int | None) -> MachineOptions | None:
-    """The options of several brokers; None for a single broker.  Raises UsageError."""
+    """Return the options of several brokers; None for a single broker.  Raises UsageError."""
     if processes is None:
         if port_step is not None:
             raise UsageError("--port-step: only --processes starts several brokers")
@@ -105,12 +105,12 @@ Port = Annotated[
 def overrides_of(
     given: list[str], *, port: int | None, zookeeper: str | None = None, metrics_port: int | None = None
 ) -> dict[str, str]:
-    """The properties of -o and of the options that stand for properties.  Raises UsageError."""
+    """Return the properties of -o and of the options that stand for properties.  Raises UsageError."""
     overrides: dict[str, str] = {}
-    for each in given:
-        name, equals, value = each.partition("=")
+    for property_text in given:
+        name, equals, value = property_text.partition("=")
         if not equals or not name.strip():
-            raise UsageError(f"-o {each}: properties are given as name=value")
+            raise UsageError(f"-o {property_text}: properties are given as name=value")
         overrides[name.strip()] = value
     shorthands: tuple[tuple[str, str, str | None], ...] = (
         ("--port", "listeners", f"PLAINTEXT://127.0.0.1:{port}" if port is not None else None),
@@ -139,7 +139,7 @@ DataDir = Annotated[
 
 
 def data_dir_of(given: str | None) -> Path:
-    """The absolute path of the data folder: the value of --data-dir, or its default if that is None."""
+    """Return the absolute path of the data folder: the value of --data-dir, or its default if that is None."""
     if given:
         return Path(given).expanduser().absolute()
     home = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
@@ -303,7 +303,7 @@ def _run_machine(
 def _setup(
     options: process.StartOptions, processes: int | None, port_step: int | None, hosts: list[str]
 ) -> SecureSetup:
-    """Makes or renews the files of --secure, unless the broker cannot start.  Raises KctlError."""
+    """Make or renew the files of --secure, unless the broker cannot start.  Raises KctlError."""
     from kctl.server.process.secure_setup import prepare  # noqa: PLC0415 - imports cryptography
 
     options.folder.refuse_if_locked()
@@ -311,21 +311,23 @@ def _setup(
     planned = replace(options, overrides={**options.overrides, **listeners})
     machine = machine_of(planned, processes, port_step)
     started = [planned] if machine is None else machine.processes()
-    for each in started:
-        if each.folder.is_locked():
+    for broker_options in started:
+        if broker_options.folder.is_locked():
             continue  # With --processes: a broker whose supervisor was killed, which is waited for.
-        for problem in port_problems(each.examine().config):
+        for problem in port_problems(broker_options.examine().config):
             raise KctlError(problem.message)
     return prepare(options.folder.security.absolute(), hosts)
 
 
 def _show_next_steps(run: Invocation, folder: DataFolder, secure: SecureSetup | None, *, is_shown: bool = True) -> None:
-    """Writes the files of --secure, and what to try next; not between log lines in JSON."""
+    """Write the files of --secure, and what to try next; not between log lines in JSON."""
     kctl = _own_command()
-    addresses = ",".join(each.address for _, each in brokers_in(folder) if each is not None)
+    addresses = ",".join(served.address for _, served in brokers_in(folder) if served is not None)
     where = "" if addresses == f"127.0.0.1:{process.DEFAULT_PORT}" else f" --bootstrap-server {addresses}"
     if secure is not None:
-        secured = (each.listeners.get("SASL_SSL", each.address) for _, each in brokers_in(folder) if each is not None)
+        secured = (
+            served.listeners.get("SASL_SSL", served.address) for _, served in brokers_in(folder) if served is not None
+        )
         secure.write_client_files(",".join(secured))
         where = f" --command-config {shlex.quote(str(secure.client_properties))}"
     if not is_shown:
@@ -345,7 +347,7 @@ def _show_next_steps(run: Invocation, folder: DataFolder, secure: SecureSetup | 
 
 
 def _own_command() -> str:
-    """The command that runs this kctl in the same shell; it is only `kctl` if that is on the PATH."""
+    """Return the command that runs this kctl in the same shell; it is only `kctl` if that is on the PATH."""
     if shutil.which("kctl"):
         return "kctl"
     script = Path(sys.executable).with_name("kctl")

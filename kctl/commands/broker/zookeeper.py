@@ -146,7 +146,7 @@ def run_on_zookeeper(
     *,
     tls_config: str | None,
 ) -> T:
-    """Runs one operation in a new session.  Raises ClusterUnreachable and UsageError.
+    """Run one operation in a new session.  Raises ClusterUnreachable and UsageError.
 
     `tls_config` is a properties file with the settings for TLS.
     """
@@ -249,13 +249,13 @@ class ZnodeRow(NamedTuple):
 
 
 def stat_row(path: str, stat: ZnodeStat) -> StatRow:
-    """The stat with the owner in hexadecimal, as ZooKeeper's own tools print it; None for a persistent znode."""
+    """Return the stat with the owner in hexadecimal, as ZooKeeper's own tools print it; None for a persistent znode."""
     owner = f"0x{stat.ephemeral_owner & (1 << 64) - 1:x}" if stat.ephemeral_owner else None
     return StatRow(path, **(stat._asdict() | {"ephemeral_owner": owner}))
 
 
 def znode_row(path: str, data: str, encoding: str, stat: ZnodeStat) -> ZnodeRow:
-    """`encoding` is the encoding of `data`: utf-8 or base64."""
+    """Return the row of a znode; `encoding` is the encoding of `data`: utf-8 or base64."""
     return ZnodeRow(data=data, encoding=encoding, **stat_row(path, stat)._asdict())
 
 
@@ -292,7 +292,7 @@ def get(
 
 
 def _as_text(data: bytes) -> tuple[str, str]:
-    """The data and its encoding."""
+    """Return the data and its encoding."""
     try:
         return data.decode(), "utf-8"
     except UnicodeDecodeError:

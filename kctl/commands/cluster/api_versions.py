@@ -68,7 +68,7 @@ def api_versions(
     """
     run: Invocation = ctx.obj
     brokers, failed = run.on_brokers(read_api_versions)
-    apis = [one for one in compare_apis(brokers) if one.differs or not differing]
+    apis = [api for api in compare_apis(brokers) if api.differs or not differing]
     groups = _groups(brokers)
     columns = (
         Column("key", numeric=True),
@@ -78,17 +78,17 @@ def api_versions(
         Column("usable", numeric=True),
         Column("differs"),
     )
-    run.console.show(columns, [_item(one) for one in apis], rows=[_row(one, groups) for one in apis])
+    run.console.show(columns, [_item(api) for api in apis], rows=[_row(api, groups) for api in apis])
     for outcome in failed:
         run.console.warn(f"broker {outcome.name}: {outcome.message}")
     return ExitStatus.FAILED if failed else ExitStatus.DONE
 
 
 def _groups(brokers: Iterable[BrokerApis]) -> list[list[int]]:
-    """The brokers with equal ranges, in the order of their first broker."""
+    """Return the brokers with equal ranges, in the order of their first broker."""
     groups: dict[tuple[tuple[int, Range], ...], list[int]] = {}
-    for one in brokers:
-        groups.setdefault(tuple(sorted(one.ranges.items())), []).append(one.broker_id)
+    for broker in brokers:
+        groups.setdefault(tuple(sorted(broker.ranges.items())), []).append(broker.broker_id)
     return list(groups.values())
 
 
@@ -100,26 +100,26 @@ def _title(group: Sequence[int]) -> str:
     return f"BROKER{'S' if len(group) > 1 else ''} {','.join(map(str, group))}"
 
 
-def _item(one: ComparedApi) -> ApiItem:
+def _item(api: ComparedApi) -> ApiItem:
     return ApiItem(
-        key=one.key,
-        api=one.name,
-        kctl_min=one.supported[0] if one.supported else None,
-        kctl_max=one.supported[1] if one.supported else None,
-        usable=one.usable,
-        differs=one.differs,
-        brokers=[BrokerRange(broker, *(found or (None, None))) for broker, found in one.brokers.items()],
+        key=api.key,
+        api=api.name,
+        kctl_min=api.supported[0] if api.supported else None,
+        kctl_max=api.supported[1] if api.supported else None,
+        usable=api.usable,
+        differs=api.differs,
+        brokers=[BrokerRange(broker, *(found or (None, None))) for broker, found in api.brokers.items()],
     )
 
 
-def _row(one: ComparedApi, groups: Iterable[Sequence[int]]) -> dict[str, object]:
+def _row(api: ComparedApi, groups: Iterable[Sequence[int]]) -> dict[str, object]:
     return {
-        "key": one.key,
-        "api": one.name,
-        **{_name(group): _text(one.brokers[group[0]]) for group in groups},
-        "kctl": _text(one.supported),
-        "usable": one.usable,
-        "differs": "differs" if one.differs else None,
+        "key": api.key,
+        "api": api.name,
+        **{_name(group): _text(api.brokers[group[0]]) for group in groups},
+        "kctl": _text(api.supported),
+        "usable": api.usable,
+        "differs": "differs" if api.differs else None,
     }
 
 

@@ -60,7 +60,7 @@ DataDir = Annotated[
 
 
 def dev_cluster_in(data_dir: str | None) -> DevCluster:
-    """The cluster in this folder, or in the default one; it may not have been started yet."""
+    """Return the cluster in this folder, or in the default one; it may not have been started yet."""
     if data_dir:
         return DevCluster(Path(data_dir).expanduser().absolute())
     home = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
@@ -68,7 +68,7 @@ def dev_cluster_in(data_dir: str | None) -> DevCluster:
 
 
 def started_layout(cluster: DevCluster) -> Layout:
-    """The processes of the cluster.  Raises KctlError if it has never been started."""
+    """Return the processes of the cluster.  Raises KctlError if it has never been started."""
     layout = cluster.layout()
     if layout is None:
         raise KctlError(f"there is no cluster in {cluster.path}; 'kctl cluster start' creates one")
@@ -201,7 +201,7 @@ def _security(setup: SecureSetup) -> Security | None:
 
 
 def _wait_together(addresses: list[str], security: Security | None) -> None:
-    """Waits until all brokers and the controller are in the metadata of each broker."""
+    """Wait until all brokers and the controller are in the metadata of each broker."""
 
     async def wait(address: str) -> None:
         async with ClusterClient(

@@ -78,7 +78,7 @@ def describe(
     run: Invocation = ctx.obj
     quorum = run.on_cluster(describe_metadata_quorum)
     if replication:
-        run.console.show(ReplicaRow, [_row(one) for one in quorum.replicas])
+        run.console.show(ReplicaRow, [_row(replica) for replica in quorum.replicas])
         return ExitStatus.DONE
     run.console.show_one(
         QuorumItem(
@@ -87,23 +87,23 @@ def describe(
             high_watermark=quorum.high_watermark,
             max_follower_lag=quorum.max_follower_lag,
             max_follower_lag_ms=quorum.max_follower_lag_ms,
-            voters=sorted(one.node_id for one in quorum.replicas if one.is_voter),
-            observers=sorted(one.node_id for one in quorum.replicas if not one.is_voter),
+            voters=sorted(replica.node_id for replica in quorum.replicas if replica.is_voter),
+            observers=sorted(replica.node_id for replica in quorum.replicas if not replica.is_voter),
         )
     )
     return ExitStatus.DONE
 
 
-def _row(one: QuorumReplica) -> ReplicaRow:
+def _row(replica: QuorumReplica) -> ReplicaRow:
     return ReplicaRow(
-        node=one.node_id,
-        role=one.role,
-        log_end_offset=one.log_end_offset,
-        lag=one.lag,
-        last_fetch_ms=one.last_fetch_ms,
-        last_fetch=None if one.last_fetch_ms is None else format_time(one.last_fetch_ms),
-        last_caught_up_ms=one.last_caught_up_ms,
-        last_caught_up=None if one.last_caught_up_ms is None else format_time(one.last_caught_up_ms),
-        directory_id=None if one.directory_id is None else uuid_text(one.directory_id),
-        endpoints=list(one.endpoints),
+        node=replica.node_id,
+        role=replica.role,
+        log_end_offset=replica.log_end_offset,
+        lag=replica.lag,
+        last_fetch_ms=replica.last_fetch_ms,
+        last_fetch=None if replica.last_fetch_ms is None else format_time(replica.last_fetch_ms),
+        last_caught_up_ms=replica.last_caught_up_ms,
+        last_caught_up=None if replica.last_caught_up_ms is None else format_time(replica.last_caught_up_ms),
+        directory_id=None if replica.directory_id is None else uuid_text(replica.directory_id),
+        endpoints=list(replica.endpoints),
     )

@@ -130,7 +130,9 @@ def roll(
     """
     run: Invocation = ctx.obj
     timeout_s = broker_timeout / 1000
-    chosen = [parse_integer(each, "the id of a broker", low=0) for each in brokers.split(",")] if brokers else None
+    chosen = (
+        [parse_integer(broker_id, "the id of a broker", low=0) for broker_id in brokers.split(",")] if brokers else None
+    )
     if restart_command is not None and data_dir is not None:
         raise UsageError("--restart-command and --data-dir contradict each other: give one of them")
     restarter = _Cluster(run, data_dir) if restart_command is None else _Command(run, restart_command)
@@ -164,15 +166,15 @@ class _Command:
         self._template = template
 
     def settings(self) -> ClientSettings:
-        """How to reach the cluster."""
+        """Return how to reach the cluster."""
         return self._run.client_settings()
 
     def check(self, step: RollStep) -> None:
-        """Raises UsageError if there is no command for the broker."""
+        """Raise UsageError if there is no command for the broker."""
         self._words(step)
 
     async def restart(self, step: RollStep) -> None:
-        """Raises KctlError with the end of the program's output if it fails."""
+        """Raise KctlError with the end of the program's output if it fails."""
         words = self._words(step)
         try:
             process = await asyncio.create_subprocess_exec(
@@ -214,17 +216,17 @@ class _Cluster:
         self._layout = started_layout(self._cluster)
 
     def settings(self) -> ClientSettings:
-        """How to reach the cluster: by all its brokers."""
+        """Return how to reach the cluster: by all its brokers."""
         addresses = [f"127.0.0.1:{port}" for port in self._layout.ports]
         return self._run.client_settings()._replace(bootstrap=parse_servers(",".join(addresses)))
 
     def check(self, step: RollStep) -> None:
-        """Raises KctlError if the broker is not one of the cluster."""
+        """Raise KctlError if the broker is not one of the cluster."""
         if step.broker.port not in self._layout.ports:
             raise KctlError(f"broker {step.broker.node_id} at {step.broker.address} is not in {self._cluster.path}")
 
     async def restart(self, step: RollStep) -> None:
-        """Stops and starts the broker.  Raises KctlError."""
+        """Stop and start the broker.  Raises KctlError."""
         number = self._layout.ports.index(step.broker.port)
         await asyncio.to_thread(
             self._cluster.restart, self._layout, number, log_format_of(None), on_warning=self._run.console.warn
@@ -241,7 +243,7 @@ async def _look(settings: ClientSettings) -> tuple[ClusterMetadata, dict[str, in
 async def _roll(
     run: Invocation, roller: RollingRestart, steps: list[RollStep], restarter: _Command | _Cluster, timeout_s: float
 ) -> tuple[list[RollRow], ExitStatus]:
-    """Restarts the brokers in order, until the first problem."""
+    """Restart the brokers in order, until the first problem."""
     now = asyncio.get_running_loop().time
     rows = [_row(step, "not started") for step in steps]
     for number, step in enumerate(steps):
@@ -393,7 +395,7 @@ def maintenance(
                 "on without them"
             )
         _refuse_moving(ongoing, plan_on.targets)
-        tps = [one.tp for one in plan_on.handovers]
+        tps = [handover.tp for handover in plan_on.handovers]
         if tps and not dry_run:
             run.consent(f"Move {counted(len(tps), 'partition')} to other leaders than broker {broker}?")
             # Saved first.  An earlier record of the same replicas stays: it has the order before any maintenance.
@@ -421,7 +423,7 @@ class _Work:
     def do(
         self, targets: Assignment, partitions: Sequence[TopicPartition], late: Mapping[TopicPartition, Outcome]
     ) -> list[MaintenanceRow]:
-        """Gives `targets` their new order, then elects the preferred leaders of all `partitions`."""
+        """Give `targets` their new order, then elect the preferred leaders of all `partitions`."""
         everything = sorted({*partitions, *late})
         if self._dry_run or not everything:
             leaders = {tp: targets.get(tp, self._replicas(tp))[0] for tp in partitions}
@@ -431,9 +433,9 @@ class _Work:
             outcomes = await reorder_replicas(client, targets)
             refused = {tp: outcome for tp, outcome in outcomes.items() if not outcome.is_done}
             elections = await elect_preferred(client, [tp for tp in partitions if tp not in refused], self._metadata)
-            leaders = {one.tp: one.leader for one in elections}
+            leaders = {election.tp: election.leader for election in elections}
             leaders |= await leaders_of(client, set(everything) - leaders.keys())
-            return {one.tp: one.outcome for one in elections} | refused, leaders
+            return {election.tp: election.outcome for election in elections} | refused, leaders
 
         outcomes, leaders = self._run.on_cluster_concurrently(work)
         outcomes |= late
@@ -462,12 +464,14 @@ class _Work:
 
 
 async def _look_at_leaders(client: ClusterClient) -> tuple[ClusterMetadata, Mapping[TopicPartition, Ongoing]]:
-    """Raises ApiError(CLUSTER_AUTHORIZATION_FAILED): topics may be hidden then, and nothing would seem to change."""
+    """Read the topics; raise ApiError(CLUSTER_AUTHORIZATION_FAILED): topics may be hidden then, and nothing would
+    change.
+    """
     return await client.metadata(), await list_reassignments(client)
 
 
 def _refuse_moving(ongoing: Mapping[TopicPartition, Ongoing], targets: Assignment) -> None:
-    """Raises Refused if a reassignment is in progress: a change of the order would replace it."""
+    """Raise Refused if a reassignment is in progress: a change of the order would replace it."""
     moving = [tp for tp in targets if tp in ongoing]
     if moving:
         raise Refused(

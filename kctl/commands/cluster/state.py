@@ -186,7 +186,7 @@ def health(
 
 
 async def _observe(client: ClusterClient, wait_ms: int) -> Observation:
-    """The first healthy state of the cluster, or the last state within that time.  Raises ClusterUnreachable."""
+    """Return the first healthy state of the cluster, or the last state within that time.  Raises ClusterUnreachable."""
     end_ms = client.transport.monotonic_ms() + wait_ms
     while True:
         seen = None
@@ -280,9 +280,9 @@ def show_log_dirs(
                 if topic.error is not ErrorCode.NONE:
                     raise ApiError(topic.error, f"topic '{topic.name}': {topic.error.description}")
             partitions = [
-                TopicPartition(topic.name, one.partition)
+                TopicPartition(topic.name, partition.partition)
                 for topic in metadata.topics.values()
-                for one in topic.partitions
+                for partition in topic.partitions
             ]
         return await describe_log_dirs(client, requested, partitions)
 
@@ -295,7 +295,7 @@ def show_log_dirs(
     columns = ReplicaRow if is_by_replica else DirectoryRow
     failure_row = ReplicaRow if is_by_replica else DirectoryRow
     rows: list[DirectoryRow | ReplicaRow] = [
-        failure_row(int(each.name), None, **outcome_error(each)) for each in failed
+        failure_row(int(outcome.name), None, **outcome_error(outcome)) for outcome in failed
     ]
     for log_dir in found:
         if log_dir.error:
@@ -309,20 +309,22 @@ def show_log_dirs(
 
 
 def total_rows(found: Sequence[LogDir], failed: Iterable[Outcome], by: Total) -> list[TotalRow]:
-    """The totals, the largest first, after the brokers and directories that failed."""
+    """Return the totals, the largest first, after the brokers and directories that failed."""
     counts: Counter[int | str] = Counter()
     sizes: Counter[int | str] = Counter()
     for log_dir in found:
-        for one in log_dir.replicas:
-            key: int | str = log_dir.broker_id if by == "broker" else one.tp.topic
-            counts[key] += not one.is_future
-            sizes[key] += 0 if one.is_future else one.size_bytes
+        for replica in log_dir.replicas:
+            key: int | str = log_dir.broker_id if by == "broker" else replica.tp.topic
+            counts[key] += not replica.is_future
+            sizes[key] += 0 if replica.is_future else replica.size_bytes
     if by == "broker":
         for log_dir in found:
             counts[log_dir.broker_id] += 0
     ordered = sorted(counts, key=lambda key: (-sizes[key], key))
-    rows = [TotalRow(int(one.name), None, **outcome_error(one)) for one in failed]
-    rows += [TotalRow(one.broker_id, None, **code_error(one.error)) for one in found if one.error]
+    rows = [TotalRow(int(outcome.name), None, **outcome_error(outcome)) for outcome in failed]
+    rows += [
+        TotalRow(directory.broker_id, None, **code_error(directory.error)) for directory in found if directory.error
+    ]
     rows += [
         TotalRow(key if isinstance(key, int) else None, key if isinstance(key, str) else None, counts[key], sizes[key])
         for key in ordered
@@ -334,9 +336,9 @@ def _directory_row(log_dir: LogDir) -> DirectoryRow:
     return DirectoryRow(
         broker=log_dir.broker_id,
         log_dir=log_dir.path,
-        replicas=sum(not one.is_future for one in log_dir.replicas),
-        bytes=sum(one.size_bytes for one in log_dir.replicas),
-        moving_here=sum(one.is_future for one in log_dir.replicas),
+        replicas=sum(not replica.is_future for replica in log_dir.replicas),
+        bytes=sum(replica.size_bytes for replica in log_dir.replicas),
+        moving_here=sum(replica.is_future for replica in log_dir.replicas),
     )
 
 
@@ -345,13 +347,13 @@ def _replica_rows(log_dir: LogDir) -> list[ReplicaRow]:
         ReplicaRow(
             broker=log_dir.broker_id,
             log_dir=log_dir.path,
-            topic=one.tp.topic,
-            partition=one.tp.partition,
-            bytes=one.size_bytes,
-            lag=one.offset_lag,
-            moving=one.is_future,
+            topic=replica.tp.topic,
+            partition=replica.tp.partition,
+            bytes=replica.size_bytes,
+            lag=replica.offset_lag,
+            moving=replica.is_future,
         )
-        for one in sorted(log_dir.replicas, key=lambda one: one.tp)
+        for replica in sorted(log_dir.replicas, key=lambda replica: replica.tp)
     ]
 
 

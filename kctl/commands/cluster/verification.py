@@ -113,25 +113,25 @@ def replicas(
 
 
 def _show(run: Invocation, partitions: list[VerifiedPartition]) -> ExitStatus:
-    rows = [_row(one) for one in sorted(partitions, key=lambda one: one.tp)]
+    rows = [_row(partition) for partition in sorted(partitions, key=lambda partition: partition.tp)]
     run.console.show(ReplicasRow, rows)
     run.console.stdout.flush()
-    if any(one.difference for one in partitions):
+    if any(partition.difference for partition in partitions):
         return ExitStatus.UNMET
     return run.status_of(rows)
 
 
-def _row(one: VerifiedPartition) -> ReplicasRow:
-    failure = next((one.failures[replica] for replica in sorted(one.failures)), None)
-    different = one.difference
+def _row(partition: VerifiedPartition) -> ReplicasRow:
+    failure = next((partition.failures[replica] for replica in sorted(partition.failures)), None)
+    different = partition.difference
     return ReplicasRow(
-        topic=one.tp.topic,
-        partition=one.tp.partition,
-        replicas=list(one.replicas),
-        from_offset=one.start,
-        to_offset=None if one.start is None else one.position,
-        bytes=one.compared_bytes,
-        max_lag=one.max_lag,
+        topic=partition.tp.topic,
+        partition=partition.tp.partition,
+        replicas=list(partition.replicas),
+        from_offset=partition.start,
+        to_offset=None if partition.start is None else partition.position,
+        bytes=partition.compared_bytes,
+        max_lag=partition.max_lag,
         status="different" if different else "incomplete" if failure else "identical",
         offset=different.offset if different else None,
         difference=different.reason if different else None,

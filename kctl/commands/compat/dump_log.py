@@ -53,7 +53,7 @@ _MARKERS = ("ABORT", "COMMIT")
 
 
 def batch_text(line: BatchLine, *, is_28: bool) -> str:
-    """The line of a batch."""
+    """Return the line of a batch."""
     header = line.header
     if header.magic >= 2:
         text = (
@@ -76,7 +76,7 @@ def batch_text(line: BatchLine, *, is_28: bool) -> str:
 
 
 def codec_name(header: BatchHeader, *, is_28: bool) -> str:
-    """The codec in Kafka's notation: in 2.8 the name of an enum."""
+    """Return the codec in Kafka's notation: in 2.8 the name of an enum."""
     number = header.attributes & CODEC_MASK
     if number >= len(_CODECS):
         return f"unknown({number})"
@@ -84,7 +84,7 @@ def codec_name(header: BatchHeader, *, is_28: bool) -> str:
 
 
 def legacy_metadata(record: Record, stamp: str, common: str, checksum: int | None, *, is_28: bool) -> str:
-    """The line of a message of an old format, without key and value."""
+    """Return the line of a message of an old format, without key and value."""
     key_size = -1 if record.key is None else len(record.key)
     value_size = -1 if record.value is None else len(record.value)
     if is_28:
@@ -99,7 +99,7 @@ def legacy_metadata(record: Record, stamp: str, common: str, checksum: int | Non
 
 
 def producer_text(entry: SnapshotEntry, *, is_28: bool) -> str:
-    """The line of a producer in a snapshot."""
+    """Return the line of a producer in a snapshot."""
     first = entry.current_txn_first_offset
     text = (
         f"producerId: {entry.producer_id} producerEpoch: {entry.producer_epoch} "
@@ -120,7 +120,7 @@ def producer_text(entry: SnapshotEntry, *, is_28: bool) -> str:
 
 
 def control_text(record: Record, style: str) -> str:
-    """The fields of a control record."""
+    """Return the fields of a control record."""
     if style != KAFKA_28:
         text = quorum_control_3(record) if style == KAFKA_3 else quorum_control_4(record)
         if text is not None:
@@ -135,7 +135,7 @@ def control_text(record: Record, style: str) -> str:
 
 
 def inner_checksums(line: BatchLine) -> Iterator[int]:
-    """The checksums of messages of an old format, which may be in a compressed wrapper message."""
+    """Yield the checksums of messages of an old format, which may be in a compressed wrapper message."""
     data = line.data()
     header = legacy.parse_message(data)
     codec = header.codec
@@ -158,19 +158,19 @@ def inner_checksums(line: BatchLine) -> Iterator[int]:
 
 
 def timestamp_type(header: BatchHeader) -> str:
-    """The name of the timestamp type: create time or append time."""
+    """Return the name of the timestamp type: create time or append time."""
     if header.magic == 0:
         return "NoTimestampType"
     return "LogAppendTime" if header.attributes & LOG_APPEND_TIME_BIT else "CreateTime"
 
 
 def java_boolean(value: bool) -> str:
-    """A boolean in Java's notation."""
+    """Return a boolean in Java's notation."""
     return "true" if value else "false"
 
 
 def java_path(path: str) -> str:
-    """A path in the notation of java.io.File."""
+    """Return a path in the notation of java.io.File."""
     path = _SLASHES.sub("/", path)
     return path.rstrip("/") or "/" if path else path
 
@@ -197,7 +197,7 @@ class Misfits:
         return bool(self.offset_mismatches or self.time_mismatches or self.out_of_order or self.not_found)
 
     def write(self, write_line: Callable[[str], None]) -> None:
-        """Writes the lists, in Kafka's order of kinds."""
+        """Write the lists, in Kafka's order of kinds."""
         for path, found in _in_order(self.offset_mismatches):
             write_line(f"Mismatches in :{path}")
             for index_offset, log_offset in reversed(found):
@@ -221,7 +221,7 @@ class Misfits:
 
 
 def _in_order(found: dict[str, Pairs]) -> Iterator[tuple[str, Pairs]]:
-    """The files in the iteration order of Kafka's map."""
+    """Return the files in the iteration order of Kafka's map."""
     table = ScalaHashTable()
     for path, pairs in found.items():
         table.add(path, java_hash(path), (path, pairs))
@@ -235,7 +235,7 @@ _BASE_OFFSET = re.compile(r"[0-9]+")
 
 
 def as_text(record: Record) -> Texts:
-    """Key and value as Kafka's StringDecoder shows them: invalid UTF-8 becomes U+FFFD."""
+    """Return the key and value as Kafka's StringDecoder shows them: invalid UTF-8 becomes U+FFFD."""
     key, value = record.key, record.value
     return (
         None if key is None else key.decode(errors=AS_JAVA),
@@ -281,7 +281,7 @@ class ClassicDump:
         self._shown: dict[str, str] = {}
 
     def show(self, path: str, progress: Progress | None = None, *, shown: str = "") -> None:
-        """Dumps one file; `shown` is its name, if `path` is a copy of it."""
+        """Dump one file; `shown` is its name, if `path` is a copy of it."""
         self._line(f"Dumping {java_path(shown or path)}")
         self._shown[path] = shown or path
         name = os.path.basename(path)
@@ -318,7 +318,7 @@ class ClassicDump:
         self._flush()
 
     def finish(self) -> None:
-        """Writes the lists of mismatches."""
+        """Write the lists of mismatches."""
         self._misfits.write(self._write_line)
         self.has_problem = self.has_problem or self._misfits.is_wrong
 
@@ -351,7 +351,7 @@ class ClassicDump:
             file.close()
 
     def _records(self, line: BatchLine, last_offset: int, gaps: list[tuple[int, int]]) -> int:
-        """The records of one batch; returns the last offset.  Raises CorruptBatch."""
+        """Write the records of one batch; return the last offset.  Raises CorruptBatch."""
         header = line.header
         parser = None if header.is_control else self._options.parser
         shows_metadata = not self._options.skip_metadata
@@ -391,7 +391,7 @@ class ClassicDump:
         return last_offset
 
     def _batch_text(self, line: BatchLine) -> str:
-        """The text about the batch that 2.8 repeats in the line of every record."""
+        """Return the text about the batch that 2.8 repeats in the line of every record."""
         header = line.header
         base_offset = header.base_offset
         if header.magic < 2 and header.attributes & CODEC_MASK:
@@ -404,7 +404,7 @@ class ClassicDump:
         )
 
     def _metadata(self, header: BatchHeader, record: Record, stamp: str, common: str) -> str:
-        """The line of a record of magic 2, without its contents."""
+        """Return the line of a record of magic 2, without its contents."""
         sequence = -1
         if header.base_sequence >= 0:
             sequence = (header.base_sequence - header.base_offset + record.offset) & SEQUENCE_MAX
@@ -483,7 +483,7 @@ class ClassicDump:
                 log.close()
 
     def _is_sanity_check(self, path: str, kind: str) -> bool:
-        """Whether only a sanity check was requested; if so, performs it."""
+        """Return whether only a sanity check was requested; if so, perform it."""
         if not self._options.sanity_only:
             return False
         reason = sanity_problem(path, kind)
@@ -526,7 +526,7 @@ class ClassicDump:
 
 
 def _first_line(path: str, base_offset: int, *, is_28: bool) -> str:
-    """The line before the batches of a log or a KRaft snapshot."""
+    """Return the line before the batches of a log or a KRaft snapshot."""
     name = os.path.basename(path)
     if name == BOOTSTRAP_CHECKPOINT:
         return "KRaft bootstrap snapshot"
@@ -536,12 +536,14 @@ def _first_line(path: str, base_offset: int, *, is_28: bool) -> str:
 
 
 def _contents(key: str | None, payload: str | None) -> str:
-    """The end of a line with key and value."""
+    """Return the end of a line with key and value."""
     return ("" if key is None else f" key: {key}") + ("" if payload is None else f" payload: {payload}")
 
 
 def _latest(batch: BatchLine) -> int:
-    """The largest timestamp of the records, as Kafka determines it; that of the header if the records are invalid."""
+    """Return the largest timestamp of the records, as Kafka determines it; that of the header if the records are
+    invalid.
+    """
     try:
         return max((record.timestamp for record in batch.records()), default=-1)
     except CorruptBatch:

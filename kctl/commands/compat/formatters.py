@@ -48,7 +48,7 @@ Key = OffsetCommitKey | GroupMetadataKey | TransactionLogKey
 
 
 def key_and_value(formatter: str, record: Record) -> tuple[object, object] | None:
-    """(key, value) as in kctl's own JSON.  Raises MalformedRequest for bytes that do not decode."""
+    """Return (key, value) as in kctl's own JSON.  Raises MalformedRequest for bytes that do not decode."""
     if _key(formatter, record) is None:
         return None
     if record.value is not None:
@@ -57,7 +57,7 @@ def key_and_value(formatter: str, record: Record) -> tuple[object, object] | Non
 
 
 def classic_text(formatter: str, compat: str, record: Record) -> str | None:
-    """The text that Kafka prints for the record.  Raises MalformedRequest for bytes that do not decode."""
+    """Return the text that Kafka prints for the record.  Raises MalformedRequest for bytes that do not decode."""
     key = _key(formatter, record)
     if key is None:
         return None
@@ -67,7 +67,7 @@ def classic_text(formatter: str, compat: str, record: Record) -> str | None:
 
 
 def _key(formatter: str, record: Record) -> Key | None:
-    """The key if it belongs to the formatter, else None."""
+    """Return the key if it belongs to the formatter, else None."""
     if record.key is None:
         return None
     if formatter == TRANSACTIONS:
@@ -139,13 +139,13 @@ def _transaction_28(transactional_id: str, value: TransactionLogValue) -> str:
 def _partitions_28(value: TransactionLogValue) -> str:
     table = ScalaHashTable()
     topics = value.transaction_partitions if value.transaction_status != _EMPTY_STATE else None
-    for one in topics or ():
-        partitions = set(one.partition_ids)
+    for topic_value in topics or ():
+        partitions = set(topic_value.partition_ids)
         table.expect(len(partitions))
         for partition in partitions:
             # TopicPartition.hashCode
-            hash_code = signed(31 * (31 + partition) + java_hash(one.topic))
-            table.add((one.topic, partition), hash_code, None, may_resize=len(partitions) <= _SMALL_SET_MAX)
+            hash_code = signed(31 * (31 + partition) + java_hash(topic_value.topic))
+            table.add((topic_value.topic, partition), hash_code, None, may_resize=len(partitions) <= _SMALL_SET_MAX)
     return ", ".join(f"{topic}-{partition}" for topic, partition in table.keys())  # noqa: SIM118 - not a dict
 
 
@@ -154,7 +154,9 @@ def _option(value: str | None) -> str:
 
 
 def _json_text(key: Key, record: Record, number: str) -> str:
-    """The JSON since 3.9; `number` is the member with the version of the key, which is the type of the record."""
+    """Return the JSON since 3.9; `number` is the member with the version of the key, which is the type of the
+    record.
+    """
     assert record.key is not None
     match key:
         case OffsetCommitKey():
@@ -187,7 +189,7 @@ _DECODERS: dict[str, Callable[[bytes], object]] = {
 
 
 def offsets(compat: str, found: Mapping[TopicPartition, int | None]) -> str:
-    """A line per partition, since 3.0 in the order of their names as texts.
+    """Return a line per partition, since 3.0 in the order of their names as texts.
 
     One without an offset for the time is empty in 2.8 and left out later.
     """

@@ -74,8 +74,10 @@ def describe_as_kafka(
 
 
 def listed(compat: str, groups: Iterable[ListedGroup], *, with_states: bool, with_types: bool) -> str:
-    """The output of --list, with --state and since 3.8 --type; groups in the order of the brokers' responses."""
-    known = {one.group_id: one for one in groups if one.protocol_type in ("", PROTOCOL_TYPE)}
+    """Return the output of --list, with --state and since 3.8 --type; groups in the order of the brokers' responses."""
+    known = {
+        known_group.group_id: known_group for known_group in groups if known_group.protocol_type in ("", PROTOCOL_TYPE)
+    }
     names = java_order(known)
     with_types = with_types and compat != KAFKA_28
     if not with_states and not with_types:
@@ -94,7 +96,7 @@ def listed(compat: str, groups: Iterable[ListedGroup], *, with_states: bool, wit
 
 
 def offsets(compat: str, group: GroupDescription, *, verbose: bool) -> str:
-    """The output of --describe --offsets; `verbose` adds a column since 4.  3.9 does not end the last line."""
+    """Return the output of --describe --offsets; `verbose` adds a column since 4.  3.9 does not end the last line."""
     rows = list(_offset_rows(compat, group))
     if not rows:
         return ""
@@ -110,11 +112,11 @@ def offsets(compat: str, group: GroupDescription, *, verbose: bool) -> str:
         "HOST",
         "CLIENT-ID",
     ]
-    table = [titles, *([group.outcome.name, *_offset_cells(one, member)] for one, member in rows)]
+    table = [titles, *([group.outcome.name, *_offset_cells(offset, member)] for offset, member in rows)]
     widths = [_width(column, _NAME_WIDTH) for column in zip(*table[1:], strict=True)]
     widths = [widths[0], widths[1], 10, 15, 15, 15, widths[6], widths[7], 0]
     if with_epoch:
-        epochs = ["LEADER-EPOCH", *(_number(one.leader_epoch) for one, _ in rows)]
+        epochs = ["LEADER-EPOCH", *(_number(offset.leader_epoch) for offset, _ in rows)]
         table = [[*cells[:3], epoch, *cells[3:]] for cells, epoch in zip(table, epochs, strict=True)]
         widths.insert(3, 15)
     lines = [_line(cells, widths) for cells in table]
@@ -122,8 +124,9 @@ def offsets(compat: str, group: GroupDescription, *, verbose: bool) -> str:
 
 
 def members(compat: str, group: GroupDescription, *, verbose: bool) -> str:
-    """The output of --describe --members; `verbose` adds the assignments.  Since 3.9 the titles are printed also
-    without members.
+    """Return the output of --describe --members; `verbose` adds the assignments.
+
+    Since 3.9 the titles are printed also without members.
     """
     if compat == KAFKA_28 and not group.members:
         return ""
@@ -150,7 +153,9 @@ def members(compat: str, group: GroupDescription, *, verbose: bool) -> str:
 
 
 def state(compat: str, group: GroupDescription, coordinator_id: int, *, verbose: bool) -> str:
-    """The output of --describe --state; `verbose` adds columns since 4 that are set for the consumer protocol only."""
+    """Return the output of --describe --state; `verbose` adds columns since 4 that are set for the consumer protocol
+    only.
+    """
     name, count = group.outcome.name, str(len(group.members))
     is_4 = compat == KAFKA_4
     coordinator = f"{group.coordinator} {'' if compat == KAFKA_28 else ' '}({coordinator_id})"
@@ -172,8 +177,8 @@ def state(compat: str, group: GroupDescription, coordinator_id: int, *, verbose:
 
 
 def _as_28_sees(group: GroupDescription) -> GroupDescription:
-    """The group as a 2.8 tool describes it: groups of newer types, and those that Kafka 4 reports as missing, do not
-    exist.
+    """Return the group as a 2.8 tool describes it: groups of newer types, and those that Kafka 4 reports as missing, do
+    not exist.
     """
     if group.type in {"", CLASSIC} and group.refusal is None:
         return group
@@ -185,8 +190,9 @@ def _unknown(name: str) -> str:
 
 
 def _why_none(groups: Iterable[GroupDescription]) -> str | None:
-    """The error with which Kafka's tool ends: a group is not one of consumers, or Kafka 4 does not have it.  None if
-    there is none.
+    """Return the error with which Kafka's tool ends: a group is not one of consumers, or Kafka 4 does not have it.
+
+    None if there is none.
     """
     by_name = {group.outcome.name: group for group in groups}
     for name in java_order(by_name):
@@ -201,9 +207,9 @@ def _why_none(groups: Iterable[GroupDescription]) -> str | None:
 
 
 def _offset_rows(compat: str, group: GroupDescription) -> Iterator[tuple[GroupOffset, GroupMember | None]]:
-    """The members with the most partitions first, then the partitions without a member."""
-    known = {one.tp: one for one in group.offsets}
-    unread = {one.tp for one in group.offsets if one.committed_offset >= 0}
+    """Yield the members with the most partitions first, then the partitions without a member."""
+    known = {offset.tp: offset for offset in group.offsets}
+    unread = {offset.tp for offset in group.offsets if offset.committed_offset >= 0}
     for member in sorted(group.members, key=lambda member: -len(member.assignment)):
         unread.difference_update(member.assignment)
         partitions: Sequence[TopicPartition] = member.assignment
@@ -226,10 +232,14 @@ def _by_partition(partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
     return sorted(partitions, key=lambda tp: tp.partition)
 
 
-def _offset_cells(one: GroupOffset, member: GroupMember | None) -> list[str]:
-    lag = one.log_end_offset - one.committed_offset if one.committed_offset >= 0 <= one.log_end_offset else None
+def _offset_cells(offset: GroupOffset, member: GroupMember | None) -> list[str]:
+    lag = (
+        offset.log_end_offset - offset.committed_offset
+        if offset.committed_offset >= 0 <= offset.log_end_offset
+        else None
+    )
     return [
-        *(one.tp.topic, str(one.tp.partition), _number(one.committed_offset), _number(one.log_end_offset)),
+        *(offset.tp.topic, str(offset.tp.partition), _number(offset.committed_offset), _number(offset.log_end_offset)),
         _MISSING if lag is None else str(lag),
         *((member.member_id, _host(member), member.client_id) if member else (_MISSING,) * 3),
     ]
@@ -240,27 +250,27 @@ def _assignments(compat: str, members: Iterable[GroupMember]) -> list[str]:
     texts = (
         sorted(
             f"({','.join(sorted(map(str, them)))})" if compat == KAFKA_3 else f"{topic}({_numbers(them)})"
-            for topic, them in _by_topic(one.assignment).items()
+            for topic, them in _by_topic(member.assignment).items()
         )
-        for one in members
+        for member in members
     )
-    return ["ASSIGNMENT", *(", ".join(one) or _MISSING for one in texts)]
+    return ["ASSIGNMENT", *(", ".join(names) or _MISSING for names in texts)]
 
 
 def _assignments_4(group: GroupDescription) -> list[str]:
-    """Epochs and assignments, which are empty for classic groups, and whether a member uses the new protocol while
-    members differ.
+    """Return the epochs and assignments, which are empty for classic groups, and whether a member uses the new protocol
+    while members differ.
     """
     columns = [
-        ["CURRENT-EPOCH", *(_cell(one.member_epoch) for one in group.members)],
-        ["CURRENT-ASSIGNMENT", *(_assignment_4(one.assignment) for one in group.members)],
+        ["CURRENT-EPOCH", *(_cell(member.member_epoch) for member in group.members)],
+        ["CURRENT-ASSIGNMENT", *(_assignment_4(member.assignment) for member in group.members)],
         ["TARGET-EPOCH", *[_cell(group.target_assignment_epoch)] * len(group.members)],
-        ["TARGET-ASSIGNMENT", *(_assignment_4(one.target_assignment or ()) for one in group.members)],
+        ["TARGET-ASSIGNMENT", *(_assignment_4(member.target_assignment or ()) for member in group.members)],
     ]
     widths = [15, _width(columns[1][1:], _ASSIGNMENT_WIDTH), 15, _width(columns[3][1:], _ASSIGNMENT_WIDTH)]
-    kinds = {one.member_type for one in group.members}
+    kinds = {member.member_type for member in group.members}
     if kinds >= {CLASSIC, CONSUMER}:
-        columns.append(["UPGRADED", *(_UPGRADED[one.member_type] for one in group.members)])
+        columns.append(["UPGRADED", *(_UPGRADED[member.member_type] for member in group.members)])
         widths.append(0)
     return [_line(cells, widths) for cells in zip(*columns, strict=True)]
 
@@ -282,7 +292,7 @@ def _numbers(partitions: Iterable[int]) -> str:
 
 
 def _host(member: GroupMember) -> str:
-    """The host as brokers return it: Java writes a slash in front of an address."""
+    """Return the host as brokers return it: Java writes a slash in front of an address."""
     return f"/{member.host}"
 
 
@@ -311,12 +321,12 @@ _TITLES = ("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET")
 
 
 def exported(resets: Iterable[Reset], *, with_group: bool) -> str:
-    """The file of --export; Kafka's tool ends it with an empty line."""
+    """Return the file of --export; Kafka's tool ends it with an empty line."""
     return format_offsets(_offsets(resets), with_group=with_group) + "\n"
 
 
 def table(compat: str, resets: Iterable[Reset]) -> str:
-    """The output of --reset-offsets without --export; that of 3.9 is one line."""
+    """Return the output of --reset-offsets without --export; that of 3.9 is one line."""
     rows = [_TITLES, *((group, tp.topic, str(tp.partition), str(new)) for group, tp, new in _offsets(resets))]
     widths = [30, 30, 10, 15]
     if compat == KAFKA_4:
@@ -326,21 +336,23 @@ def table(compat: str, resets: Iterable[Reset]) -> str:
 
 
 def warnings(compat: str, scenario: Scenario, resets: Iterable[Reset]) -> str:
-    """The warnings since 3.8 on stdout about partitions without a record at or after the time."""
+    """Return the warnings since 3.8 on stdout about partitions without a record at or after the time."""
     if compat == KAFKA_28 or scenario is not Scenario.TIME:
         return ""
     return "".join(
-        f"\nWarn: Partition {one.partition} from topic {one.topic} is empty. Falling back to latest known offset.\n"
-        for one in resets
-        if one.held is not None and one.new == one.held.end
+        f"\nWarn: Partition {reset.partition} from topic {reset.topic} is empty. Falling back to latest known offset.\n"
+        for reset in resets
+        if reset.held is not None and reset.new == reset.held.end
     )
 
 
 def in_order(compat: str, scenario: Scenario, resets: Iterable[Reset], topics: Sequence[str]) -> list[Reset]:
-    """The resets in the order of Kafka's hash tables; `topics` are the values of --topic, empty for all topics."""
+    """Return the resets in the order of Kafka's hash tables; `topics` are the values of --topic, empty for all
+    topics.
+    """
     of_group: dict[str, dict[TopicPartition, Reset]] = {}
-    for one in resets:
-        of_group.setdefault(one.group, {})[one.tp] = one
+    for reset in resets:
+        of_group.setdefault(reset.group, {})[reset.tp] = reset
     is_java = compat != KAFKA_28
     groups = java_order(of_group) if is_java else scala_map_order(java_copy_order(of_group))
     ordered: list[Reset] = []
@@ -358,8 +370,8 @@ def in_order(compat: str, scenario: Scenario, resets: Iterable[Reset], topics: S
 
 
 def _in_scope(found: Iterable[TopicPartition], topics: Sequence[str]) -> list[TopicPartition]:
-    """The partitions in the order in which the tool lists them: named partitions, then whole topics, or the committed
-    ones.
+    """Return the partitions in the order in which the tool lists them: named partitions, then whole topics, or the
+    committed ones.
     """
     if not topics:
         return java_order(found)
@@ -374,4 +386,4 @@ def _in_scope(found: Iterable[TopicPartition], topics: Sequence[str]) -> list[To
 
 
 def _offsets(resets: Iterable[Reset]) -> list[tuple[str, TopicPartition, int]]:
-    return [(one.group, one.tp, one.new) for one in resets if one.new is not None]
+    return [(reset.group, reset.tp, reset.new) for reset in resets if reset.new is not None]

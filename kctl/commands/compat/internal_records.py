@@ -101,14 +101,14 @@ def _member_28(member: MemberMetadata, *, is_consumer: bool) -> str:
         return f"{member.member_id}={_hex(member.assignment)}"
     assignment = decode_assignment(member.assignment)
     partitions = ", ".join(
-        f"{one.topic}-{partition}" for one in assignment.assigned_partitions for partition in one.partitions
+        f"{topic.topic}-{partition}" for topic in assignment.assigned_partitions for partition in topic.partitions
     )
     user_data = _hex(assignment.user_data or b"")
     return f"{member.member_id}=[{partitions}]" + (f":{user_data}" if user_data else "")
 
 
 def _hex(data: bytes) -> str:
-    """An unsigned number without leading zeros."""
+    """Return an unsigned number without leading zeros."""
     return f"{int.from_bytes(data, 'big'):X}" if data else ""
 
 
@@ -153,7 +153,9 @@ def _coordinator_4(record: Record, kinds: Mapping[int, tuple[type, type]]) -> Te
 
 
 def as_json(message: Any, version: int) -> dict[str, Any]:
-    """A message as JSON, as Kafka's generated converters write it: tagged fields only if they are not the default."""
+    """Return a message as JSON, as Kafka's generated converters write it: tagged fields only if they are not the
+    default.
+    """
     json_object: dict[str, Any] = {}
     for field in definition_of(type(message)).fields:
         value = getattr(message, field.name)
@@ -166,7 +168,7 @@ def as_json(message: Any, version: int) -> dict[str, Any]:
 
 def _json_value(value: Any, version: int) -> Any:
     if isinstance(value, list):
-        return [_json_value(each, version) for each in value]
+        return [_json_value(element, version) for element in value]
     if isinstance(value, (bytes, memoryview)):
         return _bytes(bytes(value))
     if isinstance(value, UUID):
@@ -229,7 +231,7 @@ def _assignment(data: bytes) -> dict[str, Any]:
 
 
 def _partitions(topics: Iterable[TopicPartitions]) -> list[dict[str, Any]]:
-    return [{"topic": one.topic, "partitions": one.partitions} for one in topics]
+    return [{"topic": topic.topic, "partitions": topic.partitions} for topic in topics]
 
 
 def _bytes(data: bytes | None) -> str | None:
@@ -271,13 +273,13 @@ def cluster_metadata_4(record: Record) -> Texts:
 
 
 def quorum_control_3(record: Record) -> str | None:
-    """The text of a control record of KRaft; None for other control records, and for a change of the leader."""
+    """Return the text of a control record of KRaft; None for other control records, and for a change of the leader."""
     text = quorum_control_4(record)
     return None if text is None or text.startswith(" LeaderChange") else text
 
 
 def quorum_control_4(record: Record) -> str | None:
-    """The text of a control record of KRaft; None for other control records."""
+    """Return the text of a control record of KRaft; None for other control records."""
     try:
         found = decode_quorum_control(record)
     except MalformedRequest:
@@ -393,13 +395,13 @@ def _transaction(data: bytes) -> str:
     if not 0 <= status < len(TRANSACTION_STATES):
         raise MalformedRequest(f"transaction status {status}")
     table = ScalaHashTable()
-    for one in (value.transaction_partitions or []) if status != _EMPTY_STATE else []:
-        partitions = set(one.partition_ids)
+    for topic in (value.transaction_partitions or []) if status != _EMPTY_STATE else []:
+        partitions = set(topic.partition_ids)
         table.expect(len(partitions))
         for partition in partitions:
             # TopicPartition.hashCode
-            hashed = signed(31 * (31 + partition) + java_hash(one.topic))
-            table.add((one.topic, partition), hashed, None, may_resize=len(partitions) <= _SMALL_SET_MAX)
+            hashed = signed(31 * (31 + partition) + java_hash(topic.topic))
+            table.add((topic.topic, partition), hashed, None, may_resize=len(partitions) <= _SMALL_SET_MAX)
     listed = ",".join(f"{topic}-{partition}" for topic, partition in table.keys())  # noqa: SIM118 - not a dict
     return (
         f"producerId:{value.producer_id},producerEpoch:{value.producer_epoch},state={TRANSACTION_STATES[status]},"
@@ -413,10 +415,10 @@ def _error(record: Record, error: MalformedRequest) -> Texts:
 
 
 def _json(value: object) -> str:
-    """A value as Jackson writes it: control characters in upper-case hexadecimal, doubles as Double.toString."""
+    """Return a value as Jackson writes it: control characters in upper-case hexadecimal, doubles as Double.toString."""
     match value:
         case dict():
-            return f"{{{','.join(f'{_json(name)}:{_json(each)}' for name, each in value.items())}}}"
+            return f"{{{','.join(f'{_json(name)}:{_json(member)}' for name, member in value.items())}}}"
         case list():
             return f"[{','.join(map(_json, value))}]"
         case float():

@@ -22,7 +22,9 @@ K = TypeVar("K", str, int, TopicPartition)
 
 
 def java_order(keys: Iterable[K], *, room: int = 16) -> list[K]:
-    """The order of a java.util.HashMap or HashSet with initial capacity `room`; `keys` are in order of insertion."""
+    """Return the order of a java.util.HashMap or HashSet with initial capacity `room`; `keys` are in order of
+    insertion.
+    """
     unique = list(dict.fromkeys(keys))
     length = 1 << max(room - 1, 0).bit_length()
     while len(unique) > length * 3 // 4:
@@ -31,20 +33,20 @@ def java_order(keys: Iterable[K], *, room: int = 16) -> list[K]:
 
 
 def java_merged_order(first: Sequence[K], second: Sequence[K]) -> list[K]:
-    """The order of a java.util.HashMap that is a copy of a map, with another map added."""
+    """Return the order of a java.util.HashMap that is a copy of a map, with another map added."""
     together: list[K] = list(first)
     together.extend(second)
     return java_order(together, room=int(len(first or second) / 0.75) + 1)
 
 
 def java_copy_order(keys: Iterable[K]) -> list[K]:
-    """The order of a java.util.HashSet that is a copy of a collection."""
+    """Return the order of a java.util.HashSet that is a copy of a collection."""
     unique = list(dict.fromkeys(keys))
     return java_order(unique, room=max(int(len(unique) / 0.75) + 1, 16))
 
 
 def scala_mutable_order(keys: Iterable[K]) -> list[K]:
-    """The order of a scala.collection.mutable.HashMap of 2.13: by bucket, and in a bucket by hash."""
+    """Return the order of a scala.collection.mutable.HashMap of 2.13: by bucket, and in a bucket by hash."""
     unique = list(dict.fromkeys(keys))
     length = 16
     while len(unique) >= length * 3 // 4:
@@ -53,7 +55,9 @@ def scala_mutable_order(keys: Iterable[K]) -> list[K]:
 
 
 def scala_map_order(keys: Iterable[K]) -> list[K]:
-    """The order of scala.Predef.Map of 2.13: up to four keys in order of insertion, more as an immutable HashMap."""
+    """Return the order of scala.Predef.Map of 2.13: up to four keys in order of insertion, more as an immutable
+    HashMap.
+    """
     unique = list(dict.fromkeys(keys))
     return unique if len(unique) <= _SMALL_SCALA_MAP else _trie([(_improved(_hash(key)), key) for key in unique], 0)
 
@@ -73,13 +77,13 @@ class ScalaHashTable:
         self._length = max(self._length, 1 << capacity.bit_length())
 
     def add(self, key: Any, hashed: int, value: Any, *, may_resize: bool = True) -> None:
-        """Adds an element; replaces the value of an existing key."""
+        """Add an element; replace the value of an existing key."""
         if may_resize and len(self._nodes) + 1 >= int(self._length * self._LOAD_FACTOR):
             self._length *= 2
         self._nodes[key] = (signed(hashed ^ (hashed & 0xFFFFFFFF) >> 16), value)
 
     def keys(self) -> list[Any]:
-        """The keys by bucket, and in a bucket by hash."""
+        """Return the keys by bucket, and in a bucket by hash."""
         mask = self._length - 1
         return sorted(self._nodes, key=lambda key: (self._nodes[key][0] & mask, self._nodes[key][0]))
 
@@ -88,7 +92,7 @@ class ScalaHashTable:
 
 
 def _trie(keys: list[tuple[int, K]], level: int) -> list[K]:
-    """The order within a node: first the keys that are alone on their branch, then the nodes below."""
+    """Return the order within a node: first the keys that are alone on their branch, then the nodes below."""
     if level == _LEVELS:
         return [key for _, key in keys]
     branches: dict[int, list[tuple[int, K]]] = {}
@@ -100,7 +104,7 @@ def _trie(keys: list[tuple[int, K]], level: int) -> list[K]:
 
 
 def _hash(key: str | int | TopicPartition) -> int:
-    """The key's hashCode without its sign; an int is a java.lang.Long."""
+    """Return the key's hashCode without its sign; an int is a java.lang.Long."""
     if isinstance(key, TopicPartition):
         return (31 * (31 + key.partition) + java_hash(key.topic)) & 0xFFFFFFFF
     if isinstance(key, str):
@@ -121,7 +125,7 @@ def _improved(hashed: int) -> int:
 
 
 def signed(number: int) -> int:
-    """The number as a Java int: its lowest 32 bits, signed."""
+    """Return the number as a Java int: its lowest 32 bits, signed."""
     return ((number + (1 << 31)) & 0xFFFFFFFF) - (1 << 31)
 
 
@@ -138,7 +142,7 @@ def java_length(text: str) -> int:
 
 
 def padded(text: object, width: int) -> str:
-    """The result of `%-<width>s` of java.util.Formatter."""
+    """Return the result of `%-<width>s` of java.util.Formatter."""
     whole = str(text)
     return whole + " " * (width - java_length(whole))
 

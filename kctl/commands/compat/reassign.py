@@ -26,7 +26,7 @@ VERIFY_WARNING = (
 
 
 def current_assignment(assignment: Assignment) -> str:
-    """The first lines of --execute."""
+    """Return the first lines of --execute."""
     return (
         f"Current partition replica assignment\n\n{format_reassignment(assignment)}\n\n"
         "Save this to use as the --reassignment-json-file option during rollback\n"
@@ -34,18 +34,18 @@ def current_assignment(assignment: Assignment) -> str:
 
 
 def throttle_set(bytes_per_s: int) -> str:
-    """The lines of --execute --throttle."""
+    """Return the lines of --execute --throttle."""
     return f"{VERIFY_WARNING}\nThe inter-broker throttle limit was set to {bytes_per_s} B/s\n"
 
 
 def started(partitions: Iterable[TopicPartition]) -> str:
-    """The last line of --execute."""
+    """Return the last line of --execute."""
     tps = sorted(partitions)
     return f"Successfully started partition reassignment{_s(tps)} for {_joined(tps)}\n"
 
 
 def log_dir_moves_started(compat: str, targets: LogDirTargets) -> str:
-    """The line of --execute about log directories; empty if there are none."""
+    """Return the line of --execute about log directories; empty if there are none."""
     replicas = sorted(targets, key=lambda replica: (replica[1], replica[0]))
     if not replicas:
         return ""
@@ -64,7 +64,9 @@ def states(
     log_dirs: LogDirTargets,
     sizes: ReplicaSizes,
 ) -> str:
-    """The lines of --verify: partition, state, current replicas, target; then the log directories of the replicas."""
+    """Return the lines of --verify: partition, state, current replicas, target; then the log directories of the
+    replicas.
+    """
     lines = ["Status of partition reassignment:"]
     for tp, state, replicas, target in found:
         match state:
@@ -97,7 +99,7 @@ def _replica_line(tp: TopicPartition, broker: int, path: str, sizes: ReplicaSize
 
 
 def throttles_cleared(brokers: Sequence[int], topics: Sequence[str]) -> str:
-    """The last lines of --verify and --cancel; unlike Kafka, only if there were throttles to remove."""
+    """Return the last lines of --verify and --cancel; unlike Kafka, only if there were throttles to remove."""
     lines = []
     if brokers:
         lines.append(f"Clearing broker-level throttles on broker{_s(brokers)} {_numbers(brokers)}")
@@ -107,19 +109,19 @@ def throttles_cleared(brokers: Sequence[int], topics: Sequence[str]) -> str:
 
 
 def listed(ongoing: Mapping[TopicPartition, Ongoing]) -> str:
-    """The lines of --list."""
+    """Return the lines of --list."""
     if not ongoing:
         return "No partition reassignments found.\n"
     lines = ["Current partition reassignments:"]
-    for tp, one in sorted(ongoing.items()):
-        adding = f" adding: {_numbers(one.adding)}." if one.adding else ""
-        removing = f" removing: {_numbers(one.removing)}." if one.removing else ""
-        lines.append(f"{tp}: replicas: {_numbers(one.replicas)}.{adding}{removing}")
+    for tp, reassignment in sorted(ongoing.items()):
+        adding = f" adding: {_numbers(reassignment.adding)}." if reassignment.adding else ""
+        removing = f" removing: {_numbers(reassignment.removing)}." if reassignment.removing else ""
+        lines.append(f"{tp}: replicas: {_numbers(reassignment.replicas)}.{adding}{removing}")
     return "\n".join(lines) + "\n"
 
 
 def cancelled(compat: str, partitions: Iterable[TopicPartition], copies: LogDirTargets | None = None) -> str:
-    """The lines of --cancel; the second is about log directories, and since 3.9 has no line feed.
+    """Return the lines of --cancel; the second is about log directories, and since 3.9 has no line feed.
 
     For a replica that is moving to another directory, Kafka prints that it is moved to its current one.
     """
@@ -134,12 +136,12 @@ def cancelled(compat: str, partitions: Iterable[TopicPartition], copies: LogDirT
 
 
 def start_refused(problems: Iterable[tuple[TopicPartition, str]]) -> str:
-    """The lines of --execute if the controller refuses some partitions."""
+    """Return the lines of --execute if the controller refuses some partitions."""
     return "".join(["Error reassigning partition(s):\n", *(f"{tp}: {why}\n" for tp, why in sorted(problems))])
 
 
 def cancel_refused(problems: Iterable[tuple[TopicPartition, str]]) -> str:
-    """The lines of --cancel if the controller refuses some partitions."""
+    """Return the lines of --cancel if the controller refuses some partitions."""
     known = sorted(problems)
     lines = [f"{tp}: {why}\n" for tp, why in known]
     return "".join([f"Error cancelling partition reassignment{_s(known)} for:\n", *lines])

@@ -20,29 +20,34 @@ _TYPE_NAMES = {EntityType.USER: "user-principal", EntityType.CLIENT_ID: "client-
 
 
 def quotas(found: Sequence[EntityQuotas]) -> str:
-    """The output of `--describe` for quotas, in the order of the client's HashMap."""
+    """Return the output of `--describe` for quotas, in the order of the client's HashMap."""
     by_hash: dict[int, list[EntityQuotas]] = {}
-    for one in found:
-        by_hash.setdefault(_hash(one.entity), []).append(one)
-    ordered = [one for number in java_order(by_hash, room=len(found)) for one in by_hash[number]]
-    return "".join(f"Quota configs for {_entity(one.entity)} are {_values(one)}\n" for one in ordered)
+    for quotas_of_entity in found:
+        by_hash.setdefault(_hash(quotas_of_entity.entity), []).append(quotas_of_entity)
+    ordered = [
+        quotas_of_entity for number in java_order(by_hash, room=len(found)) for quotas_of_entity in by_hash[number]
+    ]
+    return "".join(
+        f"Quota configs for {_entity(quotas_of_entity.entity)} are {_values(quotas_of_entity)}\n"
+        for quotas_of_entity in ordered
+    )
 
 
 def scram_users(found: Iterable[ScramUser]) -> str:
-    """The output of `--describe` for SCRAM credentials of users."""
+    """Return the output of `--describe` for SCRAM credentials of users."""
     return "".join(
-        f"SCRAM credential configs for user-principal '{one.outcome.name}' are "
-        + ", ".join(f"{mechanism}=iterations={iterations}" for mechanism, iterations in one.credentials)
+        f"SCRAM credential configs for user-principal '{user.outcome.name}' are "
+        + ", ".join(f"{mechanism}=iterations={iterations}" for mechanism, iterations in user.credentials)
         + "\n"
-        for one in found
-        if one.outcome.is_done
+        for user in found
+        if user.outcome.is_done
     )
 
 
 def described(
     compat: str, resource: ConfigResource, entries: Sequence[ConfigEntry], *, with_inherited: bool = False
 ) -> str:
-    """The output of `--describe` for a topic, a broker or the defaults of all brokers.
+    """Return the output of `--describe` for a topic, a broker or the defaults of all brokers.
 
     `entries` are all properties in the order of the response; `with_inherited` is the option --all.
     """
@@ -58,7 +63,7 @@ def described(
 
 
 def not_described(compat: str, resource: ConfigResource) -> str:
-    """The output of `--describe` for a resource that does not exist: 4 looks topics up first."""
+    """Return the output of `--describe` for a resource that does not exist: 4 looks topics up first."""
     kind = resource.type.name.lower()
     if resource.type is not ResourceType.TOPIC:
         return ""
@@ -68,7 +73,7 @@ def not_described(compat: str, resource: ConfigResource) -> str:
 
 
 def _property(entry: ConfigEntry) -> str:
-    synonyms = ", ".join(f"{one.source}:{one.name}={_java_text(one.value)}" for one in entry.synonyms)
+    synonyms = ", ".join(f"{synonym.source}:{synonym.name}={_java_text(synonym.value)}" for synonym in entry.synonyms)
     sensitive = "true" if entry.is_sensitive else "false"
     return f"  {entry.name}={_java_text(entry.value)} sensitive={sensitive} synonyms={{{synonyms}}}"
 
@@ -78,7 +83,9 @@ def _java_text(value: str | None) -> str:
 
 
 def altered(type_name: str, name: str | None) -> str:
-    """The output of `--alter` after a change of the named entity, or of the default; `type_name` is in the singular."""
+    """Return the output of `--alter` after a change of the named entity, or of the default; `type_name` is in the
+    singular.
+    """
     if name is None:
         return f"Completed updating default config for {type_name}s in the cluster.\n"
     return f"Completed updating config for {type_name} {name}.\n"
@@ -93,9 +100,9 @@ def _entity(entity: Entity) -> str:
     )
 
 
-def _values(one: EntityQuotas) -> str:
-    keys = java_order(one.quotas, room=len(one.quotas))
-    return ", ".join(f"{key}={java_double(one.quotas[key])}" for key in keys)
+def _values(quotas_of_entity: EntityQuotas) -> str:
+    keys = java_order(quotas_of_entity.quotas, room=len(quotas_of_entity.quotas))
+    return ", ".join(f"{key}={java_double(quotas_of_entity.quotas[key])}" for key in keys)
 
 
 def _hash(entity: Entity) -> int:
@@ -111,7 +118,7 @@ def _hash(entity: Entity) -> int:
 
 
 def listed(compat: str, acls: Iterable[AclBinding]) -> str:
-    """The output of --list."""
+    """Return the output of --list."""
     if compat != KAFKA_4:
         return _blocks("Current ACLs for resource", acls)
     return "".join(
@@ -121,21 +128,21 @@ def listed(compat: str, acls: Iterable[AclBinding]) -> str:
 
 
 def listed_by_principal(compat: str, principals: Iterable[str], acls: Sequence[AclBinding]) -> str:
-    """The output of --list --principal."""
+    """Return the output of --list --principal."""
     return "".join(
         f"ACLs for principal `{principal}`\n"
-        + listed(compat, [each for each in acls if each.entry.principal == principal])
+        + listed(compat, [acl for acl in acls if acl.entry.principal == principal])
         for principal in principals
     )
 
 
 def adding(acls: Iterable[AclBinding]) -> str:
-    """The output of --add of 2.8 and 3.9, for 2.8 without the list of the resulting ACLs."""
+    """Return the output of --add of 2.8 and 3.9, for 2.8 without the list of the resulting ACLs."""
     return _blocks("Adding ACLs for resource", acls)
 
 
 def adding_unless_present(acls: Iterable[AclBinding], present: Container[AclBinding]) -> str:
-    """The output of --add of 4.3, which does not add those that exist."""
+    """Return the output of --add of 4.3, which does not add those that exist."""
     text = ""
     for pattern, entries in _by_pattern(acls):
         shown, new = _pattern(pattern), [entry for entry in entries if AclBinding(pattern, entry) not in present]
@@ -160,7 +167,7 @@ def _by_pattern(acls: Iterable[AclBinding]) -> Iterable[tuple[ResourcePattern, l
 
 
 def _entries(entries: Iterable[AclEntry]) -> str:
-    return "\n".join(f"\t{_entry(each)}" for each in entries)
+    return "\n".join(f"\t{_entry(entry)}" for entry in entries)
 
 
 def _pattern(pattern: ResourcePattern) -> str:

@@ -21,22 +21,22 @@ _COLLISION = (
 
 
 def listed(names: Iterable[str]) -> str:
-    """The output of --list."""
+    """Return the output of --list."""
     return "\n".join(sorted(names)) + "\n"
 
 
 def created(name: str) -> str:
-    """The output of --create."""
+    """Return the output of --create."""
     return (_COLLISION if "." in name or "_" in name else "") + f"Created topic {name}.\n"
 
 
 def failed(message: str) -> str:
-    """The output if a topic cannot be created or described."""
+    """Return the output if a topic cannot be created or described."""
     return f"Error while executing topic command : {message}\n"
 
 
 def missing(compat: str, name: str) -> str:
-    """The output of --describe for a topic that is not listed; 3.9 prints its name as an Optional of Java."""
+    """Return the output of --describe for a topic that is not listed; 3.9 prints its name as an Optional of Java."""
     shown = f"Optional[{name}]" if compat == KAFKA_3 else name
     return failed(f"Topic '{shown}' does not exist as expected")
 
@@ -46,17 +46,18 @@ def with_overrides(
     configs: Mapping[str, Sequence[ConfigEntry]],
     ongoing: Mapping[TopicPartition, Ongoing],
 ) -> str:
-    """The output of --describe --topics-with-overrides: lines of topics with a property whose value is no default.
+    """Return the output of --describe --topics-with-overrides: lines of topics with a property whose value is no
+    default.
 
     As in Kafka's tool, a value that is set for brokers counts too.
     """
     by_name = {topic.name: topic for topic in topics}
-    names = [name for name in _in_order(by_name) if any(one.source != _DEFAULT for one in configs.get(name, ()))]
+    names = [name for name in _in_order(by_name) if any(config.source != _DEFAULT for config in configs.get(name, ()))]
     return "".join(f"{_topic_line(by_name[name], configs[name], ongoing)}\n" for name in names)
 
 
 def _in_order(by_name: Mapping[str, Topic]) -> list[str]:
-    """The order of a map of futures, from which a map of the results is made."""
+    """Return the order of a map of futures, from which a map of the results is made."""
     return java_order(java_order(sorted(by_name), room=len(by_name)), room=len(by_name))
 
 
@@ -67,7 +68,8 @@ def described(
     ongoing: Mapping[TopicPartition, Ongoing],
     selected: Mapping[str, Sequence[int]] | None = None,
 ) -> str:
-    """The output of --describe; `selected` are the partitions that a filter selects, which come without topic lines.
+    """Return the output of --describe; `selected` are the partitions that a filter selects, which come without topic
+    lines.
 
     `configs` are all properties of the topics, in the order of the response.
     """
@@ -77,9 +79,9 @@ def described(
         if selected is None:
             lines.append(_topic_line(topic, configs.get(topic.name, ()), ongoing))
         lines += [
-            _partition_line(compat, topic.name, one, ongoing.get(TopicPartition(topic.name, one.partition)))
-            for one in topic.partitions
-            if selected is None or one.partition in selected.get(topic.name, ())
+            _partition_line(compat, topic.name, partition, ongoing.get(TopicPartition(topic.name, partition.partition)))
+            for partition in topic.partitions
+            if selected is None or partition.partition in selected.get(topic.name, ())
         ]
     return "".join(f"{line}\n" for line in lines)
 
@@ -94,19 +96,19 @@ def _topic_line(topic: Topic, entries: Sequence[ConfigEntry], ongoing: Mapping[T
         *([f"TopicId: {uuid_text(topic.topic_id)}"] if topic.topic_id.int else []),
         f"PartitionCount: {len(topic.partitions)}",
         f"ReplicationFactor: {len(first.replicas) - len(adding)}",
-        "Configs: " + ",".join(f"{one.name}={_java_text(one.value)}" for one in overridden),
+        "Configs: " + ",".join(f"{config.name}={_java_text(config.value)}" for config in overridden),
     ]
     return "\t".join(cells)
 
 
-def _partition_line(compat: str, name: str, one: Partition, ongoing: Ongoing | None) -> str:
+def _partition_line(compat: str, name: str, partition: Partition, ongoing: Ongoing | None) -> str:
     cells = [
         "",
         f"Topic: {name}",
-        f"Partition: {one.partition}",
-        f"Leader: {'none' if one.leader == NO_LEADER else one.leader}",
-        f"Replicas: {_numbers(one.replicas)}",
-        f"Isr: {_numbers(one.isr)}",
+        f"Partition: {partition.partition}",
+        f"Leader: {'none' if partition.leader == NO_LEADER else partition.leader}",
+        f"Replicas: {_numbers(partition.replicas)}",
+        f"Isr: {_numbers(partition.isr)}",
     ]
     if ongoing is not None:
         cells += [f"Adding Replicas: {_numbers(ongoing.adding)}", f"Removing Replicas: {_numbers(ongoing.removing)}"]

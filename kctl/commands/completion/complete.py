@@ -33,7 +33,7 @@ _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 
 
 def complete(arguments: Sequence[str]) -> str:
-    """What the script of a shell reads; empty for a line that no script sends, and after an error."""
+    """Return what the script of a shell reads; empty for a line that no script sends, and after an error."""
     try:
         return _complete(arguments)
     except (KctlError, OSError):  # An unusable file of profiles, for example: the next command will say so.

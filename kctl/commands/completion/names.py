@@ -47,7 +47,10 @@ _QUOTAS = (
 
 
 def candidates(expected: Expected) -> list[tuple[str, str]]:
-    """The values that fit, each with a text about it, which may be empty.  One that ends with = needs a value."""
+    """Return the values that fit, each with a text about it, which may be empty.
+
+    One that ends with = needs a value.
+    """
     values = expected.values
     kind = values.kind
     if kind == "resources":
@@ -87,7 +90,7 @@ def _operations() -> Iterable[str]:
 
 
 def _properties(kind: str, expected: Expected) -> list[tuple[str, str]]:
-    """`NAME=`, or only names; after the =, values."""
+    """Return `NAME=`, or only names; after the =, values."""
     subject, _, what = kind.partition("-")
     if subject == "resource":
         subject = f"dynamic {expected.given[0]}" if expected.given else ""
@@ -104,7 +107,9 @@ def _properties(kind: str, expected: Expected) -> list[tuple[str, str]]:
 
 
 def _declared(subject: str) -> Mapping[str, Property | None]:
-    """The properties of topics, brokers and so on, by name; without a declaration where kctl only passes them on."""
+    """Return the properties of topics, brokers and so on, by name; without a declaration where kctl only passes them
+    on.
+    """
     match subject:
         case "topic" | "dynamic topic":
             from kctl.config.topic import TOPIC_PROPERTIES  # noqa: PLC0415 - rarely needed
@@ -119,7 +124,11 @@ def _declared(subject: str) -> Mapping[str, Property | None]:
             from kctl.config.dynamic import DYNAMIC_ONLY_PROPERTIES  # noqa: PLC0415 - rarely needed
 
             declared = {**_declared("broker"), **DYNAMIC_ONLY_PROPERTIES}
-            return {name: each for name, each in declared.items() if each and each.dynamic is not Dynamic.READ_ONLY}
+            return {
+                name: property_
+                for name, property_ in declared.items()
+                if property_ and property_.dynamic is not Dynamic.READ_ONLY
+            }
         case "client":
             from kctl.client.properties.table import PROPERTIES  # noqa: PLC0415 - rarely needed
 
@@ -130,7 +139,7 @@ def _declared(subject: str) -> Mapping[str, Property | None]:
 
 
 def _values(described: Property) -> list[str]:
-    """The values that the declaration names, and the default; none for a password."""
+    """Return the values that the declaration names, and the default; none for a password."""
     if described.sensitive:
         return []
     if described.kind.type.name == "BOOLEAN":
@@ -144,7 +153,7 @@ def _values(described: Property) -> list[str]:
 
 
 def _names_of_cluster(kind: str, expected: Expected) -> list[str]:
-    """The names, sorted; internal topics only if an underscore is typed."""
+    """Return the names, sorted; internal topics only if an underscore is typed."""
     query = _QUERIES["topics" if kind in _SIDES else kind]
     found: list[str] = []
 
@@ -169,7 +178,10 @@ def _wait_ms() -> int:
 
 
 def _invocation(kind: str, expected: Expected) -> Invocation:
-    """The invocation of the options on the command line, with a console that shows nothing.  Raises UsageError."""
+    """Return the invocation of the options on the command line, with a console that shows nothing.
+
+    Raises UsageError.
+    """
     from kctl.commands.frame.invocation import Invocation  # noqa: PLC0415 - imports the client
     from kctl.commands.frame.options.option_types import Duration  # noqa: PLC0415 - same
     from kctl.output.console import Console  # noqa: PLC0415 - same

@@ -29,7 +29,7 @@ class Word(NamedTuple):
 
 
 def divide(line: str) -> list[Word]:
-    """The words of a line up to the cursor; the last one is at the cursor, and empty after a space."""
+    """Return the words of a line up to the cursor; the last one is at the cursor, and empty after a space."""
     words: list[Word] = []
     position = 0
     while True:
@@ -42,7 +42,7 @@ def divide(line: str) -> list[Word]:
 
 
 def _word(line: str, start: int) -> tuple[Word, int]:
-    """The word that begins there, and where it ends."""
+    """Return the word that begins there, and where it ends."""
     text, quote, quote_at, position = "", "", -1, start
     while position < len(line) and (quote or not line[position].isspace()):
         character = line[position]
@@ -81,7 +81,7 @@ NOTHING = Expected(Values())
 
 
 def expected_at_cursor(words: Sequence[str], vocabulary_of: Callable[[str], Vocabulary | None]) -> Expected:
-    """What may follow: `words` are those after `kctl`, the last one at the cursor.
+    """Return what may follow: `words` are those after `kctl`, the last one at the cursor.
 
     `vocabulary_of` returns the words of a command by its name, such as `topics create`.
     """
@@ -110,7 +110,8 @@ def expected_at_cursor(words: Sequence[str], vocabulary_of: Callable[[str], Voca
 def _read(
     words: Sequence[str], options: Iterable[Option], *, stop: bool
 ) -> tuple[list[str], list[tuple[str, str]], Values | None, bool]:
-    """Arguments, options with values, what the last option still needs, and whether `--` has ended the options.
+    """Return the arguments, options with values, what the last option still needs, and whether `--` has ended the
+    options.
 
     With `stop`, the first argument and all words after it are the arguments.
     """
@@ -150,7 +151,7 @@ def _name(option: Option) -> str:
 def _member(
     vocabulary: Vocabulary, root: Vocabulary, typed: str, options: list[tuple[str, str]], *, is_noun: bool
 ) -> Expected:
-    """A noun or verb, or a common option before it."""
+    """Return a noun or verb, or a common option before it."""
     if not typed.startswith("-"):
         return NOTHING._replace(words=vocabulary.members, typed=typed)
     if is_noun:
@@ -174,7 +175,7 @@ def _argument(arguments: Sequence[Argument], number: int) -> Argument | None:
 
 
 def _option(known: Sequence[Option], typed: str, arguments: Sequence[str], options: list[tuple[str, str]]) -> Expected:
-    """The options that fit, or the value after `--option=`."""
+    """Return the options that fit, or the value after `--option=`."""
     flag, equals, value = typed.partition("=")
     if equals:
         chosen = next((option.values for option in known if flag in option.flags), None)
@@ -193,12 +194,12 @@ def _value(
 
 
 def is_harmless(text: str) -> bool:
-    """Whether a name has no control or invisible character and is not an option."""
+    """Return whether a name has no control or invisible character and is not an option."""
     return text.isprintable() and not text.startswith("-") and bool(text)
 
 
 def in_bash(candidates: Iterable[str], word: Word, replaced: str) -> list[str]:
-    """What bash inserts for each candidate, where `replaced` is the end of the word that it replaces.
+    """Return what bash inserts for each candidate, where `replaced` is the end of the word that it replaces.
 
     The beginning that was typed stays as it is; what is added is quoted for the quotation that is open.
     """
@@ -215,9 +216,15 @@ def in_bash(candidates: Iterable[str], word: Word, replaced: str) -> list[str]:
 
 
 def _quoted(text: str, quote: str) -> str | None:
-    """Text in bash within the quotation marks; None if that is impossible."""
+    """Return the text in bash within the quotation marks; None if that is impossible."""
     if quote == "'":
         return text.replace("'", "'\\''")
     if quote:  # bash expands the history at ! within these, whatever is before it.
-        return None if "!" in text else "".join(f"\\{each}" if each in '\\"$`' else each for each in text)
-    return "".join(each if each in _PLAIN or not each.isascii() else f"\\{each}" for each in text)
+        return (
+            None
+            if "!" in text
+            else "".join(f"\\{character}" if character in '\\"$`' else character for character in text)
+        )
+    return "".join(
+        character if character in _PLAIN or not character.isascii() else f"\\{character}" for character in text
+    )

@@ -173,7 +173,7 @@ def _alter_clients(
     entities = [tuple((part.type.value, part.name) for part in parts) for parts in filters]
 
     async def query(cluster: ClusterClient) -> list[ConfigChangeRow]:
-        before = {one.entity: one.quotas for one in await describe.quotas_of(cluster, filters)}
+        before = {quota.entity: quota.quotas for quota in await describe.quotas_of(cluster, filters)}
         if compat:
             _refuse_unset_quotas(requested, [before.get(entity, {}) for entity in entities])
         outcomes = [await alter_quotas(cluster, entity, requested, validate_only=dry_run) for entity in entities]
@@ -196,19 +196,21 @@ def _alter_clients(
 
 
 def _refuse_unset(changes: Sequence[ConfigChange], before: Described) -> None:
-    """Raises KctlError for the removal of a property that has no value of its own, which Kafka refused before 4."""
+    """Raise KctlError for the removal of a property that has no value of its own, which Kafka refused before 4."""
     removed = [change.name for change in changes if change.operation is ConfigOperation.DELETE]
     known = [(resource, found) for resource, found in before.items() if isinstance(found, list)]
     _refuse(name for name in removed if any(own_entry(found, resource, name) is None for resource, found in known))
 
 
 def _refuse_unset_quotas(changes: Sequence[QuotaChange], before: Sequence[Mapping[str, float]]) -> None:
-    """Raises KctlError for the removal of a quota that is not set, which Kafka's tool refuses."""
-    _refuse(one.key for one in changes if one.value is None and any(one.key not in quotas for quotas in before))
+    """Raise KctlError for the removal of a quota that is not set, which Kafka's tool refuses."""
+    _refuse(
+        change.key for change in changes if change.value is None and any(change.key not in quotas for quotas in before)
+    )
 
 
 def _refuse(names: Iterable[str]) -> None:
-    """Raises KctlError, with the text of ConfigCommand, if there are any."""
+    """Raise KctlError, with the text of ConfigCommand, if there are any."""
     if invalid := ",".join(names):
         raise KctlError(f"Invalid config(s): {invalid}")
 
@@ -240,7 +242,7 @@ def _quota_row(
 def _changes(
     set_: Sequence[Pair] | None, delete: list[str] | None, append: list[Pair] | None, subtract: list[Pair] | None
 ) -> list[ConfigChange]:
-    """The changes, by name.  Raises UsageError if there are none, or two for one property."""
+    """Return the changes, by name.  Raises UsageError if there are none, or two for one property."""
     changes = [ConfigChange(name, ConfigOperation.DELETE) for name in delete or []]
     for pairs, operation in (
         (set_, ConfigOperation.SET),

@@ -60,7 +60,7 @@ TYPES = {"user": EntityType.USER, "client": EntityType.CLIENT_ID, "ip": EntityTy
 
 
 def shown_name(entity: Entity) -> str:
-    """The name in a row: of a user's client id as in Kafka's path, such as `alice/clients/app`.
+    """Return the name in a row: of a user's client id as in Kafka's path, such as `alice/clients/app`.
 
     In a name, `/clients/` is `+/clients/`.
     """
@@ -68,7 +68,8 @@ def shown_name(entity: Entity) -> str:
 
 
 def filters(type_: str, names: Sequence[str] | None, client: str | None) -> list[list[FilterPart]]:
-    """One filter for each name, or one for all entities of the type.  Raises UsageError for --client without users.
+    """Return one filter for each name, or one for all entities of the type.  Raises UsageError for --client without
+    users.
 
     The texts are those of `name_text`; as a client, `*` is any one, and `+*` the one with this name.
     """
@@ -80,7 +81,7 @@ def filters(type_: str, names: Sequence[str] | None, client: str | None) -> list
 
 
 async def quotas_of(client: ClusterClient, requested: Sequence[Sequence[FilterPart]]) -> list[EntityQuotas]:
-    """The quotas that match the filters and have no further parts."""
+    """Return the quotas that match the filters and have no further parts."""
     found: list[EntityQuotas] = []
     for parts in requested:
         found += (await describe_quotas(client, parts, is_strict=True))[0]
@@ -88,7 +89,9 @@ async def quotas_of(client: ClusterClient, requested: Sequence[Sequence[FilterPa
 
 
 async def scram_users_of(client: ClusterClient, requested: Sequence[Sequence[FilterPart]]) -> list[ScramUser]:
-    """The SCRAM credentials of the users that the filters name; none for filters of anything else, as in Kafka."""
+    """Return the SCRAM credentials of the users that the filters name; none for filters of anything else, as in
+    Kafka.
+    """
     if any(len(parts) > 1 or parts[0].type is not EntityType.USER for parts in requested):
         return []
     if any(part.name is None and not part.is_any for (part,) in requested):
@@ -97,7 +100,10 @@ async def scram_users_of(client: ClusterClient, requested: Sequence[Sequence[Fil
 
 
 def quota_changes(type_: str, changes: Sequence[ConfigChange]) -> list[QuotaChange]:
-    """The changes as quotas.  Raises UsageError for a name that is not a quota of the type, and an invalid number."""
+    """Return the changes as quotas.
+
+    Raises UsageError for a name that is not a quota of the type, and an invalid number.
+    """
     known = IP_KEYS if type_ == "ip" else CLIENT_KEYS
     requested: list[QuotaChange] = []
     for change in changes:
@@ -155,7 +161,7 @@ ClientName = Annotated[
 
 
 def topic_pattern(type_: str, names: list[str] | None, topic_regex: str | None) -> NamePattern | None:
-    """The pattern of --topic-regex.  Raises UsageError beside names or for another type than topic."""
+    """Return the pattern of --topic-regex.  Raises UsageError beside names or for another type than topic."""
     if topic_regex is None:
         return None
     if type_ != "topic" or names:
@@ -166,7 +172,7 @@ def topic_pattern(type_: str, names: list[str] | None, topic_regex: str | None) 
 async def requested_resources(
     client: ClusterClient, type_: str, names: list[str] | None, pattern: NamePattern | None = None
 ) -> list[ConfigResource]:
-    """The named resources, the topics that match, or all.
+    """Return the named resources, the topics that match, or all.
 
     Raises UsageError for an invalid broker id, and ApiError if unnamed client metrics cannot be listed.
     """
@@ -203,7 +209,7 @@ async def _brokers(client: ClusterClient, kind: ResourceType, names: list[str] |
 
 
 def type_and_name(resource: ConfigResource) -> tuple[str, str]:
-    """The first two columns of the rows about a resource."""
+    """Return the first two columns of the rows about a resource."""
     is_default = resource.type is ResourceType.BROKER and resource.name == BROKER_DEFAULTS
     return _NAMES[resource.type], DEFAULT_NAME if is_default else resource.name
 
@@ -319,7 +325,7 @@ def describe(
         found = await describe_configs(
             cluster, resources, names=property_, synonyms=with_synonyms, own_only=not all_ and property_ is None
         )
-        return [_item(one, found[one]) for one in resources]
+        return [_item(resource, found[resource]) for resource in resources]
 
     return _show(run, run.on_brokers(query), with_synonyms=all_)
 
@@ -347,7 +353,7 @@ def _describe_as_kafka(
         if type_ == "broker" and not names:
             resources.append(ConfigResource(ResourceType.BROKER, BROKER_DEFAULTS))
         found = await describe_configs(cluster, resources, is_sorted=False)
-        return [(one, found[one]) for one in resources]
+        return [(resource, found[resource]) for resource in resources]
 
     status = ExitStatus.DONE
     for resource, entries in run.on_brokers(query):
@@ -379,11 +385,13 @@ def _describe_clients(run: Invocation, requested: list[list[FilterPart]], type_:
     quotas, users = run.on_cluster(query)
     if compat:
         run.console.verbatim(config_compat.quotas(quotas) + config_compat.scram_users(users))
-        return ExitStatus.DONE if all(one.outcome.is_done for one in users) else ExitStatus.FAILED
+        return ExitStatus.DONE if all(described_user.outcome.is_done for described_user in users) else ExitStatus.FAILED
     items = {
-        name: ResourceItem(type_, name, [_client_item(key, str(number_text(one.quotas[key]))) for key in one.quotas])
-        for one in quotas
-        for name in [shown_name(one.entity)]
+        name: ResourceItem(
+            type_, name, [_client_item(key, str(number_text(quota.quotas[key]))) for key in quota.quotas]
+        )
+        for quota in quotas
+        for name in [shown_name(quota.entity)]
     }
     for user in users:
         name = shown_name(((EntityType.USER, user.outcome.name),))
@@ -410,7 +418,7 @@ def _item(resource: ConfigResource, found: list[ConfigEntry] | Outcome) -> Resou
                 source=entry.source,
                 read_only=entry.is_read_only,
                 sensitive=entry.is_sensitive,
-                synonyms=[SynonymItem(one.name, one.value, one.source) for one in entry.synonyms],
+                synonyms=[SynonymItem(synonym.name, synonym.value, synonym.source) for synonym in entry.synonyms],
             )
             for entry in (found if isinstance(found, list) else [])
         ],
@@ -428,4 +436,7 @@ def _property_rows(item: ResourceItem) -> list[ConfigRow]:
 
 
 def _synonym_texts(config: ConfigItem) -> list[str]:
-    return [f"{one.source}:{one.property}={'' if one.value is None else one.value}" for one in config.synonyms]
+    return [
+        f"{synonym.source}:{synonym.property}={'' if synonym.value is None else synonym.value}"
+        for synonym in config.synonyms
+    ]

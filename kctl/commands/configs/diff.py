@@ -152,13 +152,15 @@ def diff(
 
 
 def _side(run: Invocation, type_: str, names: list[str], *, own: bool) -> Side:
-    """The properties of the named resources of a cluster, or of all."""
+    """Return the properties of the named resources of a cluster, or of all."""
     if type_ in describe.TYPES:
         filters = describe.filters(type_, names, None)
         found = run.on_cluster(lambda client: describe.quotas_of(client, filters))
         quotas: dict[str, Values] = {name: {} for name in names}
-        for one in found:
-            quotas[describe.shown_name(one.entity)] = {key: str(number_text(one.quotas[key])) for key in one.quotas}
+        for quotas_of_entity in found:
+            quotas[describe.shown_name(quotas_of_entity.entity)] = {
+                key: str(number_text(quotas_of_entity.quotas[key])) for key in quotas_of_entity.quotas
+            }
         return quotas
 
     async def query(client: ClusterClient) -> Side:
@@ -167,7 +169,7 @@ def _side(run: Invocation, type_: str, names: list[str], *, own: bool) -> Side:
         return {
             type_and_name(resource)[1]: entries
             if isinstance(entries, Outcome)
-            else {one.name: one.value for one in entries if not own or one.source == resource.own_source}
+            else {entry.name: entry.value for entry in entries if not own or entry.source == resource.own_source}
             for resource, entries in described.items()
         }
 
@@ -175,7 +177,7 @@ def _side(run: Invocation, type_: str, names: list[str], *, own: bool) -> Side:
 
 
 def _of(side: Side, name: str) -> Values | Outcome:
-    """Raises UsageError for another spelling of the name, such as `01` for broker 1."""
+    """Return the values; raise UsageError for another spelling of the name, such as `01` for broker 1."""
     if name not in side:
         raise UsageError(f"'{name}' is not the name of the resource; it is {' or '.join(side)}")
     return side[name]
@@ -184,7 +186,7 @@ def _of(side: Side, name: str) -> Values | Outcome:
 def _with_the_same_name(
     type_: str, name: str, here: Values | Outcome | None, there: Values | Outcome | None, chosen: list[str] | None
 ) -> list[ConfigDifferenceRow]:
-    """The differences of a resource from that of the same name in the other cluster, where one may not exist."""
+    """Return the differences of a resource from that of the same name in the other cluster, where one may not exist."""
     if here is None or there is None:
         status = "only there" if here is None else "only here"
         return [ConfigDifferenceRow(type_, name, name, None, None, None, status)]
@@ -204,10 +206,14 @@ def _compare(
             type_,
             name,
             other,
-            one.property,
-            one.here,
-            one.there,
-            "different" if one.is_here and one.is_there else "only here" if one.is_here else "only there",
+            difference.property,
+            difference.here,
+            difference.there,
+            "different"
+            if difference.is_here and difference.is_there
+            else "only here"
+            if difference.is_here
+            else "only there",
         )
-        for one in config_differences(here, there, chosen)
+        for difference in config_differences(here, there, chosen)
     ]

@@ -287,7 +287,7 @@ def consume(
 
 
 def start_of_reset(reset: str, *, now_ms: int) -> OffsetSpec:
-    """Where auto.offset.reset begins: earliest, latest or by_duration:DURATION."""
+    """Return where auto.offset.reset begins: earliest, latest or by_duration:DURATION."""
     if reset.startswith(BY_DURATION):
         return OffsetSpec(Anchor.TIME, max(0, now_ms - iso_duration_ms(reset.removeprefix(BY_DURATION))))
     return parse_offset(reset, now_ms=now_ms)

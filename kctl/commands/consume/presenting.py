@@ -63,7 +63,7 @@ class Presenting:
         return self._decoder is None and self._masks is None
 
     def __call__(self, tp: TopicPartition, record: Record) -> DecodedRecord:
-        """The record as it is shown; bytes that do not decode stay as they are."""
+        """Return the record as it is shown; bytes that do not decode stay as they are."""
         if self.changes_nothing:
             return DecodedRecord(record)
         key, key_schema_id = self._decoded(tp, record, "key", record.key)
@@ -75,7 +75,7 @@ class Presenting:
         return DecodedRecord(shown, key_schema_id, value_schema_id)
 
     def summarise(self) -> None:
-        """Notes the number of records of each cause, if there were several."""
+        """Note the number of records of each cause, if there were several."""
         for cause, count in self._failures.items():
             if count > 1:
                 self._console.note(f"{counted(count, 'record')}: {cause}")
@@ -93,7 +93,7 @@ class Presenting:
         return decoded.text.encode(), decoded.schema_id
 
     def _note_failure(self, tp: TopicPartition, record: Record, field: str, cause: str) -> None:
-        """Warns once about each cause."""
+        """Warn once about each cause."""
         known = f"the {field} is not decoded: {cause}"
         if known not in self._failures and len(self._failures) >= _SHOWN_CAUSES_MAX:
             known = "not decoded, for further reasons"
@@ -110,7 +110,7 @@ def presenting(
     registry_url: str | None,
     rules: MaskingRules,
 ) -> Presenting:
-    """The presentation that the options and properties request.  Raises UsageError and ConfigError."""
+    """Return the presentation that the options and properties request.  Raises UsageError and ConfigError."""
     if registry_url is not None and decode is None:
         raise UsageError("--schema-registry requires --decode")
     decoder = None
@@ -122,7 +122,8 @@ def presenting(
 
 
 def timed_substitute(pattern: str) -> Substitute:
-    """A function that replaces all matches by MASK, and a text of more than SEARCHED_BYTES_MAX characters as a whole.
+    """Return a function that replaces all matches by MASK, and a text of more than SEARCHED_BYTES_MAX characters as a
+    whole.
 
     It raises MaskingTooSlow.  Raises UsageError for an invalid expression.
     """
@@ -162,7 +163,7 @@ _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}:,]|[^\s\[\]{}:,"]+')
 
 
 def indented(text: str) -> str | None:
-    """The document with a line per member and element; None if it is not JSON object or list, or too long."""
+    """Return the document with a line per member and element; None if it is not JSON object or list, or too long."""
     if not text.lstrip().startswith(("{", "[")) or len(text) > INDENTED_CHARACTERS_MAX:
         return None
     try:
@@ -199,7 +200,7 @@ def text_of_options(
     value_only: bool,
     formatter: str | None,
 ) -> ToText | None:
-    """How the options write records as text; None for rows.  Raises UsageError."""
+    """Return how the options write records as text; None for rows.  Raises UsageError."""
     if record_format is None and not value_only:
         if null_marker is not None or reversible:
             raise UsageError("--null-marker and --reversible require -f")

@@ -144,7 +144,7 @@ class _Showing:
         return is_shown
 
     def show_several(self, tp: TopicPartition, records: Sequence[Record], count_max: int | None) -> int:
-        """Show the selected records, at most `count_max`; returns their number."""
+        """Show the selected records, at most `count_max`; return their number."""
         write_all = self._writers.write_all
         before = self.count
         if write_all is None or not self._shows_all:
@@ -196,7 +196,7 @@ async def read_topic(run: Invocation, client: ClusterClient, reading: Reading) -
 async def _show_records(
     run: Invocation, client: ClusterClient, reading: Reading, source: Source, writers: Writers
 ) -> int:
-    """Show the selected records of all partitions; returns their number."""
+    """Show the selected records of all partitions; return their number."""
     bounds = source.bounds
     ends = {tp: end for tp, (_, end) in bounds.items() if end is not None}
     with ScanProgress(
@@ -233,7 +233,7 @@ async def _show_records(
 def _follower(
     run: Invocation, client: ClusterClient, consumer: Consumer, reading: Reading, ends: dict[TopicPartition, int]
 ) -> TopicFollower:
-    """Reads partitions that are added, and a topic that is created again, from the start; adds to `ends`."""
+    """Read partitions that are added, and a topic that is created again, from the start; add to `ends`."""
     requested, key = reading.partitions, reading.selecting.key_for_partition
 
     async def begin(tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
@@ -261,7 +261,7 @@ async def _continue_after(
     truncated: LogTruncated,
     ends: dict[TopicPartition, int],
 ) -> None:
-    """Sets positions to where the histories part, and ends to the ends of the logs as they are now."""
+    """Set positions to where the histories part, and ends to the ends of the logs as they are now."""
     positions = await reset_positions(
         truncated.divergences, lambda tps: starts(client, tps, reading.lower, source.isolation)
     )
@@ -341,11 +341,11 @@ async def _copy(
 
 
 def _before(records: list[Record], end: int) -> list[Record]:
-    return records if records[-1].offset < end else [one for one in records if one.offset < end]
+    return records if records[-1].offset < end else [record for record in records if record.offset < end]
 
 
 def _row_writers(run: Invocation, stream: RowStream, reading: Reading) -> Writers:
-    """Returns the functions that show records as rows or JSON."""
+    """Return the functions that show records as rows or JSON."""
     if reading.formatter:
         return Writers(_decoding_writer(run, stream, reading.formatter), stream.flush)
     writes_lines = run.console.format is Format.JSONL
@@ -357,7 +357,7 @@ def _row_writers(run: Invocation, stream: RowStream, reading: Reading) -> Writer
 
 
 def _writer(run: Invocation, stream: RowStream, *, decodes: bool) -> Show:
-    """Returns the function that shows each record as a row."""
+    """Return the function that shows each record as a row."""
 
     def write_item(tp: TopicPartition, decoded: DecodedRecord) -> bool:
         stream.write(record_item(tp, decoded.record))
@@ -378,7 +378,7 @@ def _writer(run: Invocation, stream: RowStream, *, decodes: bool) -> Show:
 
 
 def _line_writer(console: Console) -> ShowAll:
-    """Returns the function that shows records as jsonl."""
+    """Return the function that shows records as jsonl."""
 
     def write_all(tp: TopicPartition, records: Sequence[Record]) -> None:
         for start in range(0, len(records), _LINES_AT_ONCE):
@@ -388,7 +388,7 @@ def _line_writer(console: Console) -> ShowAll:
 
 
 def _text_writers(console: Console, to_text: ToText) -> Writers:
-    """Returns the functions that write records as text."""
+    """Return the functions that write records as text."""
 
     def write(tp: TopicPartition, decoded: DecodedRecord) -> bool:
         console.data(to_text(tp, decoded.record))
@@ -402,7 +402,7 @@ def _text_writers(console: Console, to_text: ToText) -> Writers:
 
 
 def _decoding_writer(run: Invocation, stream: RowStream, formatter: str) -> Show:
-    """Returns the function that shows the decoded records of one kind."""
+    """Return the function that shows the decoded records of one kind."""
     from kctl.commands.compat.formatters import key_and_value  # noqa: PLC0415 - takes long to import
 
     def write(tp: TopicPartition, shown: DecodedRecord) -> bool:
@@ -422,7 +422,7 @@ def _decoding_writer(run: Invocation, stream: RowStream, formatter: str) -> Show
 
 
 def _classic_writer(run: Invocation, formatter: str, compat: str) -> Show:
-    """Returns the function that shows the records of one kind as Kafka's formatter does."""
+    """Return the function that shows the records of one kind as Kafka's formatter does."""
     from kctl.commands.compat.formatters import classic_text  # noqa: PLC0415 - takes long to import
 
     def write(tp: TopicPartition, shown: DecodedRecord) -> bool:
@@ -478,8 +478,9 @@ def group_reading(
     has_reset: bool,
     continues_after_truncation: bool,
 ) -> GroupReading:
-    """The reading that Kafka's consumer properties describe; `assignor` takes precedence.  Raises UsageError and
-    ConfigError.
+    """Return the reading that Kafka's consumer properties describe; `assignor` takes precedence.
+
+    Raises UsageError and ConfigError.
     """
     values = check_properties(properties, Client.CONSUMER)
     settings = replace(_membership_settings(group_id, topic, values), assignors=_assignors(properties, assignor))
@@ -573,7 +574,7 @@ async def _copy_of_group(
     renew_ends: Callable[[], Awaitable[None]],
     written: set[TopicPartition],
 ) -> None:
-    """Adds the partitions with records that were written to `written`."""
+    """Add the partitions with records that were written to `written`."""
     left = records_max
     while left != 0:
         cut: dict[TopicPartition, int] = {}
@@ -598,7 +599,9 @@ async def _copy_of_group(
 
 
 async def _assignor_hint(client: ClusterClient, settings: MembershipSettings) -> str:
-    """The hint in the error for a group with other assignors, as far as the coordinator reports which it uses."""
+    """Return the hint in the error for a group with other assignors, as far as the coordinator reports which it
+    uses.
+    """
     group = await look_up_group(client, settings.group_id)
     if group.protocol_type not in {"", PROTOCOL_TYPE}:
         return f"its members are not consumers but have the protocol type '{group.protocol_type}'"
@@ -609,7 +612,7 @@ async def _assignor_hint(client: ClusterClient, settings: MembershipSettings) ->
 
 
 def _assignors(properties: Mapping[str, str], option: str | None) -> tuple[str, ...]:
-    """The assignors of the option, else of the properties, else Kafka's defaults."""
+    """Return the assignors of the option, else of the properties, else Kafka's defaults."""
     value = option if option is not None else properties.get("partition.assignment.strategy")
     if value is None:
         return DEFAULT_ASSIGNORS

@@ -282,7 +282,7 @@ def dump_log(
 
 
 def _one_of(options: dict[str, bool]) -> str | None:
-    """The option that is set, or None.  Raises UsageError for more than one."""
+    """Return the option that is set, or None.  Raises UsageError for more than one."""
     chosen = [name for name, is_set in options.items() if is_set]
     if len(chosen) > 1:
         raise UsageError(f"{chosen[0]} and {chosen[1]} cannot be combined")

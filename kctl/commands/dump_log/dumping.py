@@ -117,7 +117,7 @@ class Inputs:
         self._folder = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
-        """Raises UsageError for a folder without files of a log, and for what cannot be read."""
+        """Open the files; raise UsageError for a folder without files of a log, and for what cannot be read."""
         try:
             for name in self.names:
                 self.paths += [self._copied(name)] if _is_copied(name) else _files_in(name)
@@ -135,7 +135,7 @@ class Inputs:
         return bool(self._shown)
 
     def name_of(self, path: str) -> str:
-        """The name under which a file is shown: the one that the user gave."""
+        """Return the name under which a file is shown: the one that the user gave."""
         return self._shown.get(path, path)
 
     def _copied(self, name: str) -> str:
@@ -158,7 +158,7 @@ def _is_copied(name: str) -> bool:
 
 
 def _copy(source: BufferedReader, copy: BinaryIO) -> None:
-    """Copies and decompresses the bytes.  Raises OSError, EOFError and zlib.error."""
+    """Copy and decompress the bytes.  Raises OSError, EOFError and zlib.error."""
     is_packed = source.peek(len(_GZIP_MAGIC)).startswith(_GZIP_MAGIC)
     reader = gzip.GzipFile(fileobj=source) if is_packed else source
     size = 0
@@ -182,7 +182,7 @@ def _files_in(name: str) -> list[str]:
 
 
 def topic_decoder(option: str | None) -> Decode | None:
-    """The decoder of the internal topic that an option such as --offsets-decoder names."""
+    """Return the decoder of the internal topic that an option such as --offsets-decoder names."""
     if option is None:
         return None
 
@@ -197,8 +197,9 @@ def topic_decoder(option: str | None) -> Decode | None:
 
 
 def classic_parser(compat: str, *, shows: bool, decoders: tuple[str, str], topic_decoder: str | None) -> Parser | None:
-    """The parser that prints keys and values as Kafka's tool of that version; None if it shows none.  Raises
-    UsageError.
+    """Return the parser that prints keys and values as Kafka's tool of that version; None if it shows none.
+
+    Raises UsageError.
     """
     since_3: dict[str, Parser] = {
         "--offsets-decoder": internal.offsets_4,
@@ -237,7 +238,7 @@ def classic_parser(compat: str, *, shows: bool, decoders: tuple[str, str], topic
 
 
 def _kind(path: str) -> str | None:
-    """The kind of a file; None also for one that cannot be read, which its lines say."""
+    """Return the kind of a file; None also for one that cannot be read, which its lines say."""
     try:
         return recognized_kind(path)
     except OSError:
@@ -256,7 +257,7 @@ def dump_as_kafka(console: Console, compat: str, inputs: Inputs, options: Classi
 
 @contextlib.contextmanager
 def progress_of(console: Console, path: str) -> Iterator[Callable[[int], None] | None]:
-    """Shows progress on the terminal for a large file; not if stdout is a terminal too."""
+    """Show progress on the terminal for a large file; not if stdout is a terminal too."""
     size = _size(path)
     if size < _PROGRESS_SIZE_MIN or not console.stderr.isatty() or console.stdout.isatty():
         yield None
@@ -442,13 +443,13 @@ def salvage_log(console: Console, inputs: Inputs, target: str, progress: Progres
 def lost_text(lost: Sequence[LostRange]) -> str | None:
     """For example `1677 to 1967 and from 3001 lost`; None if no offset is lost."""
     texts = []
-    for one in lost:
-        if one.last is None:
-            texts.append(f"from {one.first}")
-        elif one.last > one.first:
-            texts.append(f"{one.first} to {one.last}")
-        elif one.last == one.first:
-            texts.append(str(one.first))
+    for range_ in lost:
+        if range_.last is None:
+            texts.append(f"from {range_.first}")
+        elif range_.last > range_.first:
+            texts.append(f"{range_.first} to {range_.last}")
+        elif range_.last == range_.first:
+            texts.append(str(range_.first))
     if not texts:
         return None
     if len(texts) > LOST_SHOWN_MAX:
@@ -458,7 +459,7 @@ def lost_text(lost: Sequence[LostRange]) -> str | None:
 
 
 def _show(console: Console, found: Sequence[tuple[str, LogSummary]], inputs: Inputs) -> ExitStatus:
-    items = [_item(name, one, inputs) for name, one in found]
+    items = [_item(name, summary, inputs) for name, summary in found]
     rows = [
         _row(item, lost_text(summary.lost) or ("no offset lost" if summary.lost else None))
         for item, (_, summary) in zip(items, found, strict=True)
@@ -487,7 +488,8 @@ def _item(name: str, summary: LogSummary, inputs: Inputs) -> SummaryItem:
         lost_offsets=summary.lost_offsets,
         lost_bytes=summary.lost_bytes,
         lost=[
-            LostItem(inputs.name_of(one.path), one.first, one.last, one.size_bytes, one.reason) for one in summary.lost
+            LostItem(inputs.name_of(range_.path), range_.first, range_.last, range_.size_bytes, range_.reason)
+            for range_ in summary.lost
         ],
         error=CORRUPT if places else None,
         message=message + summary.lost[0].reason if places else None,

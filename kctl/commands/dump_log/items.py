@@ -236,7 +236,7 @@ FileLine = (
 
 
 def line_item(path: str, line: FileLine) -> FileItem:
-    """A line other than a batch."""
+    """Return a line other than a batch."""
     match line:
         case OffsetIndexLine():
             return OffsetIndexItem("offset_index", path, line.offset, line.position)
@@ -258,7 +258,7 @@ def line_item(path: str, line: FileLine) -> FileItem:
 
 
 def batch_item(path: str, header: BatchHeader) -> BatchItem:
-    """A batch as its header describes it."""
+    """Return a batch as its header describes it."""
     flags = {
         "transactional": header.is_transactional,
         "control": header.is_control,
@@ -288,12 +288,12 @@ def batch_item(path: str, header: BatchHeader) -> BatchItem:
 
 
 def record_entry(path: str, header: BatchHeader, record: Record, item: RecordItem) -> RecordEntry:
-    """A record as `item` shows it, with its sequence number."""
+    """Return a record as `item` shows it, with its sequence number."""
     return RecordEntry("record", path, *item, sequence=sequence_of(header, record))
 
 
 def record_entry_lines(path: str, tp: TopicPartition, header: BatchHeader, records: Sequence[Record]) -> Iterator[str]:
-    """The JSON of `record_entry` for each record, without an object for each."""
+    """Yield the JSON of `record_entry` for each record, without an object for each."""
     start = f'{{"type":"record","file":{encode_text(path)},'
     end = ',"error":null,"message":null}'
     for record, members in zip(records, record_members(tp, records), strict=True):
@@ -302,7 +302,7 @@ def record_entry_lines(path: str, tp: TopicPartition, header: BatchHeader, recor
 
 
 def control_entry(path: str, header: BatchHeader, record: Record, item: RecordItem) -> ControlRecordEntry:
-    """A record of a control batch."""
+    """Return a record of a control batch."""
     control, coordinator_epoch = control_of(record)
     return ControlRecordEntry("record", path, *item, sequence_of(header, record), control, coordinator_epoch)
 
@@ -310,7 +310,7 @@ def control_entry(path: str, header: BatchHeader, record: Record, item: RecordIt
 def decoded_entry(
     path: str, header: BatchHeader, record: Record, item: RecordItem, key: object, value: object
 ) -> DecodedRecordEntry:
-    """A record of an internal topic, whose key and value have been decoded."""
+    """Return a record of an internal topic, whose key and value have been decoded."""
     return DecodedRecordEntry(
         type="record",
         file=path,
@@ -327,7 +327,7 @@ def decoded_entry(
 
 
 def sequence_of(header: BatchHeader, record: Record) -> int | None:
-    """The sequence number of a record; None without an idempotent producer.
+    """Return the sequence number of a record; None without an idempotent producer.
 
     Sequence numbers wrap from 2**31-1 to 0 (KIP-98).
     """
@@ -337,7 +337,7 @@ def sequence_of(header: BatchHeader, record: Record) -> int | None:
 
 
 def control_of(record: Record) -> tuple[str, int | None]:
-    """The type of a control record, and the epoch of the transaction coordinator that wrote a marker."""
+    """Return the type of a control record, and the epoch of the transaction coordinator that wrote a marker."""
     marker = parse_end_transaction_marker(record)
     if marker is None:
         return _quorum_control(record), None

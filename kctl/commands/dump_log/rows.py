@@ -78,7 +78,7 @@ class RowsText(NamedTuple):
 
 
 def row_form(kind: Format, path: str, short: str, tp: TopicPartition) -> RowForm | None:
-    """How the records of a file are written; None if compiled code does not write this format, or is missing."""
+    """Return how the records of a file are written; None if compiled code does not write this format, or is missing."""
     if not walk_is_compiled():
         return None
     match kind:
@@ -118,7 +118,7 @@ def row_form(kind: Format, path: str, short: str, tp: TopicPartition) -> RowForm
 
 
 def row_texts(line: BatchLine, form: RowForm) -> Generator[RowsText, None, int | None]:
-    """Yields the rows of the records of a batch, and returns None.
+    """Yield the rows of the records of a batch, and return None.
 
     If compiled code refuses a record, returns the number of records whose rows were yielded before it.
     """
@@ -245,7 +245,7 @@ class LineRows:
         self._is_first = True
 
     def show(self, console: Console, path: str, kind: str | None, lines: Iterable[Line]) -> None:
-        """Shows the rows of one file as they are read; `kind` is as of kctl.dump.kinds.kind_of."""
+        """Show the rows of one file as they are read; `kind` is as of kctl.dump.kinds.kind_of."""
         file = _File(path)
         is_whole = self._shows_bytes and self._selection.is_all and not console.is_human
         form = row_form(console.format, file.path, file.short, file.tp) if is_whole else None
@@ -279,7 +279,7 @@ class LineRows:
                     stream.write(self._row(file, line))
 
     def finish(self, console: Console) -> None:
-        """Ends the output."""
+        """End the output."""
         if console.format.is_document:
             console.show((), self._items)
 
@@ -300,7 +300,9 @@ class LineRows:
                 stream.write(entry)
 
     def _lines(self, lines: Iterable[Line], form: RowForm | None) -> Iterator[Shape]:
-        """The selected lines, the records after their batch; their rows in `form`, where compiled code can do that."""
+        """Yield the selected lines, the records after their batch; their rows in `form`, where compiled code can do
+        that.
+        """
         for line in lines:
             if isinstance(line, Problem):
                 self.has_problem = True
@@ -349,7 +351,7 @@ class LineRows:
         return batch_item(file.path, line.header) if isinstance(line, BatchLine) else line_item(file.path, line)
 
     def _row(self, file: _File, line: Line) -> FileItem:
-        """The line as a row of text: with the file name only."""
+        """Return the line as a row of text: with the file name only."""
         if isinstance(line, BatchLine):
             return batch_item(file.short, line.header)
         item = line_item(file.short, line)
@@ -392,7 +394,7 @@ class LineRows:
         )
 
     def _decoded(self, decoder: str | None, data: bytes | None) -> tuple[Any, str] | None:
-        """The key or value as the selected decoder shows it; None if it cannot be decoded or there is none."""
+        """Return the key or value as the selected decoder shows it; None if it cannot be decoded or there is none."""
         return None if decoder is None or data is None else decoded(decoder, data)
 
     def _readable(self, decoder: str | None, data: bytes | None) -> object:
@@ -403,7 +405,7 @@ class LineRows:
 
 
 def _until_damage(records: Iterable[Record]) -> Iterator[list[Record] | CorruptBatch]:
-    """The records in lists, and last the error that ends them, if there is one."""
+    """Yield the records in lists, and last the error that ends them, if there is one."""
     some: list[Record] = []
     error = None
     try:

@@ -50,7 +50,7 @@ class Selection:
         producer_id: int | None,
         now_ms: int,
     ) -> Selection:
-        """The selection of the values of the options.  Raises UsageError."""
+        """Return the selection of the values of the options.  Raises UsageError."""
         return cls(
             offsets=parse_number_range(offset, "--offset"),
             times=parse_time_range(time, now_ms=now_ms),
@@ -74,7 +74,7 @@ class Selection:
         return None if self.offsets is None else self.offsets.stop - 1
 
     def may_select_from(self, header: BatchHeader) -> bool:
-        """Whether the batch may contain a selected record, as far as its header shows."""
+        """Return whether the batch may contain a selected record, as far as its header shows."""
         if self.offsets is not None and not (
             header.last_offset >= self.offsets.start and (header.base_offset < self.offsets.stop or header.magic < 2)
         ):
@@ -84,7 +84,7 @@ class Selection:
         return self.producer_id is None or header.producer_id == self.producer_id
 
     def selects_record(self, record: Record) -> bool:
-        """Whether a record is selected; its batch has passed `may_select_from`."""
+        """Return whether a record is selected; its batch has passed `may_select_from`."""
         return (
             (self.offsets is None or record.offset in self.offsets)
             and (self.times is None or record.timestamp in self.times)
@@ -92,7 +92,7 @@ class Selection:
         )
 
     def selects(self, line: Line) -> bool:
-        """Whether a line of the dump of any kind of file is selected; problems always are."""
+        """Return whether a line of the dump of any kind of file is selected; problems always are."""
         match line:
             case BatchLine():
                 return self.may_select_from(line.header)
@@ -132,7 +132,7 @@ def parse_time_range(text: str | None, *, now_ms: int) -> range | None:
 
 
 def encode_as(decoder: str, text: str) -> bytes:
-    """The bytes that `decoder` shows as `text`.  Raises UsageError."""
+    """Return the bytes that `decoder` shows as `text`.  Raises UsageError."""
     try:
         if decoder == "hex":
             return bytes.fromhex(text)
@@ -148,7 +148,7 @@ def encode_as(decoder: str, text: str) -> bytes:
 
 
 def decoded(decoder: str, data: bytes) -> tuple[Any, str] | None:
-    """(value for JSON, name of the encoding); None if the bytes are not of this type."""
+    """Return (value for JSON, name of the encoding); None if the bytes are not of this type."""
     try:
         match decoder:
             case "hex":
@@ -167,7 +167,7 @@ def decoded(decoder: str, data: bytes) -> tuple[Any, str] | None:
 
 
 def classic_text(decoder: str) -> Callable[[bytes], str]:
-    """The bytes as Kafka's decoders show them: invalid UTF-8 becomes U+FFFD."""
+    """Return the bytes as Kafka's decoders show them: invalid UTF-8 becomes U+FFFD."""
 
     def text(data: bytes) -> str:
         found = None if decoder in {"string", "json"} else decoded(decoder, data)

@@ -437,7 +437,7 @@ class _Rounds(NamedTuple):
 
 
 def _field(name: str, format_: str, schema: str) -> FieldOptions:
-    """The options of keys or values, with the file read.  Raises UsageError."""
+    """Return the options of keys or values, with the file read.  Raises UsageError."""
     text = ""
     if schema and not FieldOptions.is_in_registry(schema):
         try:
@@ -448,8 +448,8 @@ def _field(name: str, format_: str, schema: str) -> FieldOptions:
 
 
 def _registry(run: Invocation, decoding: DecodingOptions, url: str | None) -> RegistrySettings | None:
-    """Raises UsageError if the registry is missing, or not needed."""
-    if not any(one.needs_registry for one in decoding.fields):
+    """Return the settings of the registry; raise UsageError if it is missing, or not needed."""
+    if not any(field.needs_registry for field in decoding.fields):
         if url is not None:
             raise UsageError(
                 "--schema-registry requires --value or --key avro or protobuf, or a schema of the registry"
@@ -467,7 +467,7 @@ def _run(
     dry_run: bool,
     show_progress: bool,
 ) -> ExitStatus:
-    """Runs or plans the export; returns the exit status for errors that only exports have."""
+    """Run or plan the export; return the exit status for errors that only exports have."""
     try:
         if dry_run:
             if command:
@@ -541,7 +541,7 @@ def _failures(failed: Mapping[str, KctlError]) -> list[str]:
 
 
 def _status_of(failed: Mapping[str, KctlError]) -> ExitStatus:
-    """The exit status of an export without some of its topics."""
+    """Return the exit status of an export without some of its topics."""
     if not failed:
         return ExitStatus.DONE
     is_loss = all(isinstance(error, (DataLoss, BadRecords)) for error in failed.values())

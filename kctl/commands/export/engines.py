@@ -35,7 +35,7 @@ _ONLY_SPARK = ("master", "deploy_mode", "conf", *_PROPERTIES)
 def engine_settings(
     run: Invocation, options: Mapping[str, Any], engine: str, *, target: str, decoding: DecodingOptions
 ) -> EngineSettings:
-    """Warns if the engine would send credentials openly.
+    """Warn if the engine would send credentials openly.
 
     Raises UsageError for invalid options, and for options of the other engine.
     """
@@ -69,7 +69,7 @@ def engine_settings(
 
 
 def _check_files_and_packages(options: Mapping[str, Any]) -> None:
-    """Raises UsageError for what Spark would only report after its start, in the words of Java."""
+    """Raise UsageError for what Spark would only report after its start, in the words of Java."""
     for name in ("archives", "py_files"):
         option = f"--{name.replace('_', '-')}"
         for text in _items(options[name]):
@@ -86,8 +86,8 @@ def _items(text: str | None) -> list[str]:
 
 
 def _packages(decoding: DecodingOptions, *, uses_tls: bool, target: str) -> list[str]:
-    """The packages that tasks need beside those of every task."""
-    formats = {one.format for one in decoding.fields}
+    """Return the packages that tasks need beside those of every task."""
+    formats = {field.format for field in decoding.fields}
     needed = {
         "cryptography": uses_tls,
         "obstore": is_object_store(target),
@@ -106,7 +106,7 @@ FILES = ("value_schema", "key_schema")
 
 
 def command_of(run: Invocation, ctx: Any, request: ExportRequest, settings: SparkSettings) -> list[str]:
-    """The words of the command line.  Raises UsageError if the driver in a cluster would lack a setting."""
+    """Return the words of the command line.  Raises UsageError if the driver in a cluster would lack a setting."""
     if settings.is_cluster_mode and run.profile is not None:
         raise UsageError("a profile is a file of this machine: use --bootstrap-server and --command-config")
     given = {name: value for name, value in ctx.params.items() if name not in LEFT_OUT}

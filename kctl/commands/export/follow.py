@@ -36,7 +36,7 @@ def follow(
     listener: Callable[[contextlib.ExitStack], Listener],
     show: Callable[[ExportReport], None],
 ) -> None:
-    """Exports until SIGINT or SIGTERM, which end it after the current commit.
+    """Export until SIGINT or SIGTERM, which end it after the current commit.
 
     `next_request` returns the request of a round, whose topics may differ from those of the one before.  `listener`
     makes the listener of a round, whose resources are released at its end.  Raises what the first round raises, and
@@ -69,7 +69,7 @@ def follow(
 
 
 def is_retried(error: Exception) -> bool:
-    """Whether the next round may succeed: errors of the network, of brokers, stores, processes and disks."""
+    """Return whether the next round may succeed: errors of the network, of brokers, stores, processes and disks."""
     if isinstance(error, ApiError):
         return error.code.retriable
     if isinstance(error, TableFailed):
@@ -78,7 +78,7 @@ def is_retried(error: Exception) -> bool:
 
 
 def counts_of(rows: Iterable[RangeRow]) -> dict[str, TopicCounts]:
-    """The counts of a round, by topic."""
+    """Return the counts of a round, by topic."""
     counts: dict[str, TopicCounts] = {}
     for row in rows:
         before = counts.get(row.topic, TopicCounts())
@@ -109,7 +109,7 @@ class _Engine:
         yield self._runner
 
     def close(self) -> None:
-        """Ends the engine."""
+        """End the engine."""
         self._runner = None
         self._stack.close()
 
@@ -142,7 +142,7 @@ class StopSignals:
         os.close(self._write)
 
     def wait(self, duration_s: float) -> None:
-        """Returns after this time, or when a signal arrives."""
+        """Return after this time, or when a signal arrives."""
         select.select([self._read], [], [], max(duration_s, 0))
 
     def _on_signal(self, number: int, frame: Any) -> None:

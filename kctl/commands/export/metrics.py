@@ -34,7 +34,7 @@ class FollowMetrics:
         )
 
     def serve(self, host: str, port: int) -> int:
-        """Serves from now on; returns the port.  Raises ListenError."""
+        """Serve from now on; return the port.  Raises ListenError."""
         bound = self._endpoint.bind(host, port)
         self._thread = LoopThread("export-metrics")
         self._thread.run(self._endpoint.start())
@@ -58,7 +58,7 @@ class FollowMetrics:
 
 
 def families(state: FollowState, now_ms: int) -> Iterator[Metric]:
-    """The metrics of a state at a time of the same clock."""
+    """Yield the metrics of a state at a time of the same clock."""
     yield CounterMetricFamily("kctl_export_rounds", "Rounds that succeeded", value=state.rounds)
     yield CounterMetricFamily("kctl_export_failed_rounds", "Rounds that failed", value=state.failed_rounds)
     for name, doc, attribute in _PER_TOPIC:

@@ -65,12 +65,12 @@ NAMES_FROM_INPUT_MAX = bound(
 
 
 def takes_names(param: Parameter) -> bool:
-    """True for an argument that takes any number of names, which are not those of files."""
+    """Return whether an argument takes any number of names, which are not those of files."""
     return is_argument(param) and repeats(param) and not completes(param) and not metavar_of(param).startswith("T:P")
 
 
 def with_names_from_input(names: list[str] | None) -> list[str] | None:
-    """The names, with those of standard input in place of `-`.  Raises UsageError and OSError."""
+    """Return the names, with those of standard input in place of `-`.  Raises UsageError and OSError."""
     if not names or STANDARD_INPUT not in names:
         return names if names is None else [_literal(name) for name in names]
     if names.count(STANDARD_INPUT) > 1:
@@ -81,12 +81,12 @@ def with_names_from_input(names: list[str] | None) -> list[str] | None:
 
 
 def _literal(name: str) -> str:
-    """The name that an argument other than `-` gives."""
+    """Return the name that an argument other than `-` gives."""
     return name[1:] if name.startswith("+") and name.lstrip("+") == STANDARD_INPUT else name
 
 
 def _names_from_input() -> list[str]:
-    """The lines without surrounding spaces, except empty ones.  Raises UsageError if there are none."""
+    """Return the lines without surrounding spaces, except empty ones.  Raises UsageError if there are none."""
     try:
         lines = read_input(STANDARD_INPUT).decode().splitlines()
     except UnicodeDecodeError:
@@ -171,7 +171,7 @@ class LocalCommand(typer.core.TyperCommand):
         """Those that the documentation describes for each command, not once for all."""
 
     def common_options(self) -> list[Parameter]:
-        """The options that commands of this class have in common."""
+        """Return the options that commands of this class have in common."""
         return [
             *(consent_options() if self.takes_consent else []),
             *(cluster_options() if self.takes_cluster_options else []),
@@ -196,7 +196,7 @@ class LocalCommand(typer.core.TyperCommand):
         return rest
 
     def _print_schema(self, ctx: Any, *, is_line: bool) -> NoReturn:
-        """Prints the schema of the output and ends the command.  Raises UsageError if it shows no rows."""
+        """Print the schema of the output and end the command.  Raises UsageError if it shows no rows."""
         from kctl.commands.frame.output.json_schema import schema_text  # noqa: PLC0415 - rarely used
 
         shown = shown_by(self.callback)
@@ -206,7 +206,7 @@ class LocalCommand(typer.core.TyperCommand):
         raise typer.Exit(ExitStatus.DONE)
 
     def invoke(self, ctx: Any) -> Any:
-        """Calls the function of the command, with an `Invocation` of the common options as `ctx.obj`."""
+        """Call the function of the command, with an `Invocation` of the common options as `ctx.obj`."""
         common = {str(param.name): ctx.params.pop(str(param.name)) for param in self.common_params}
         ctx.obj = self.invocation(common, ctx)
         status = self.run(ctx, common)
@@ -214,18 +214,18 @@ class LocalCommand(typer.core.TyperCommand):
         return status
 
     def _complete_document(self, ctx: Any) -> None:
-        """Writes the empty list of json and yaml if the command has found nothing to show."""
+        """Write the empty list of json and yaml if the command has found nothing to show."""
         shown, console = shown_by(self.callback), ctx.obj.console
         writes_other_text = ctx.params.get("compat") is not None
         if shown and shown.is_list and console.format.is_document and not (console.has_output or writes_other_text):
             console.show([], [])
 
     def run(self, ctx: Any, common: dict[str, Any]) -> Any:
-        """Calls the function of the command and returns its status."""
+        """Call the function of the command and return its status."""
         return super().invoke(ctx)
 
     def invocation(self, common: dict[str, Any], ctx: Any) -> Invocation:
-        """The invocation with these values of the common options."""
+        """Return the invocation with these values of the common options."""
         console = Console.standard(
             common["format_"],
             header=False if common["no_header"] else True if common.get("header") else None,
@@ -246,7 +246,7 @@ class LocalChange(LocalCommand):
     takes_consent = True
 
     def invocation(self, common: dict[str, Any], ctx: Any) -> Invocation:
-        """The change is completed although the reader of its output leaves."""
+        """Return the invocation, whose change is completed although the reader of its output leaves."""
         run = super().invocation(common, ctx)
         run.console.outlive_reader()
         return run
@@ -258,7 +258,7 @@ class ClusterCommand(LocalCommand):
     takes_cluster_options = True
 
     def invocation(self, common: dict[str, Any], ctx: Any) -> Invocation:
-        """Applies the output format of the profile in use."""
+        """Return the invocation with the output format of the profile in use."""
         run = super().invocation(common, ctx)
         if common["format_"] is None and run.profile is not None and run.profile.format:
             Console.default_format = run.console.format = Format(run.profile.format)
@@ -277,7 +277,7 @@ class ChangingCommand(ConfirmedCommand):
     takes_consent = True
 
     def invocation(self, common: dict[str, Any], ctx: Any) -> Invocation:
-        """Returns if the profile in use allows the change.  Raises Refused."""
+        """Return if the profile in use allows the change.  Raises Refused."""
         run = super().invocation(common, ctx)
         if not (ctx.params.get("dry_run") or ctx.params.get("check") or ctx.params.get("execute") is False):
             run.authorize_change(ctx.command_path)
@@ -304,6 +304,6 @@ class ChangingCommand(ConfirmedCommand):
 
 
 def has_help_option(arguments: Sequence[str]) -> bool:
-    """True if the command line contains --help or -h before `--`, even if it has errors elsewhere."""
+    """Return whether the command line contains --help or -h before `--`, even if it has errors elsewhere."""
     before = arguments[: arguments.index("--")] if "--" in arguments else arguments
     return "--help" in before or "-h" in before

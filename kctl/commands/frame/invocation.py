@@ -56,14 +56,14 @@ class Invocation:
         the command itself has shown what was done when it was interrupted."""
 
     def again(self) -> Invocation:
-        """The invocation of another round of the same command: --timeout starts again."""
+        """Return the invocation of another round of the same command: --timeout starts again."""
         following = Invocation(self.console, self._given)
         following.profile = self.profile
         following._reported = self._reported
         return following
 
     def of_side(self, bootstrap_server: str | None, command_config: str | None, profile: str | None) -> Invocation:
-        """The invocation for one of two clusters, from its own options; without any, this invocation.
+        """Return the invocation for one of two clusters, from its own options; without any, this invocation.
 
         Settings of --command-config and --profile, which may contain secrets, apply only to a side without own options.
         """
@@ -104,7 +104,7 @@ class Invocation:
         return bool(self._given.get("debug"))
 
     def client_settings(self) -> ClientSettings:
-        """Bootstrap servers, timeout and security.  Raises UsageError and ConfigError."""
+        """Return the bootstrap servers, timeout and security.  Raises UsageError and ConfigError."""
         timeout = self._given.get("timeout")
         if timeout is None and self.profile is not None and self.profile.timeout:
             timeout = Duration(self.profile.timeout)
@@ -124,7 +124,7 @@ class Invocation:
         return settings._replace(guard=self._guard(self.profile))
 
     def _guard(self, profile: Profile) -> Guard:
-        """The checks of the client for the profile, even if a command does not call `authorize_change`."""
+        """Return the checks of the client for the profile, even if a command does not call `authorize_change`."""
         refusal = None
         if profile.read_only:
             refusal = f"the profile '{profile.name}' is read-only: a request that changes the cluster was not sent"
@@ -173,7 +173,7 @@ class Invocation:
         return self._security
 
     def secret_properties(self, path: str) -> dict[str, str]:
-        """The properties in a file that the user has named; warns if all users can read its secrets.
+        """Return the properties in a file that the user has named; warn if all users can read its secrets.
 
         Raises UsageError.
         """
@@ -182,7 +182,7 @@ class Invocation:
         return properties
 
     def _warn_of_exposure(self, path: str, properties: dict[str, str], more: tuple[str, ...] = ()) -> None:
-        """Warns once about each file with secrets that all users can read."""
+        """Warn once about each file with secrets that all users can read."""
         for exposed in exposed_files(path, properties, more):
             if exposed not in self._exposed:
                 self._exposed.add(exposed)
@@ -190,7 +190,7 @@ class Invocation:
                 self.console.warn(f"{exposed} contains secrets, and every user can read it; run: chmod 600 {name}")
 
     def cluster_options(self) -> str:
-        """The options of this command line that select the cluster, quoted for another command line."""
+        """Return the options of this command line that select the cluster, quoted for another command line."""
         names = ("bootstrap_server", "command_config", "profile")
         given = {name: self._given[name] for name in names if self._given.get(name)}
         options = "".join(
@@ -211,11 +211,11 @@ class Invocation:
         return {**self._properties, **self._given_properties}
 
     def producer_properties(self) -> dict[str, str]:
-        """The properties, with those of Kafka's producer checked.  Raises UsageError and ConfigError."""
+        """Return the properties, with those of Kafka's producer checked.  Raises UsageError and ConfigError."""
         return self._checked("PRODUCER")
 
     def consumer_properties(self) -> dict[str, str]:
-        """The properties, with those of Kafka's consumer checked.  Raises UsageError and ConfigError."""
+        """Return the properties, with those of Kafka's consumer checked.  Raises UsageError and ConfigError."""
         return self._checked("CONSUMER")
 
     def _checked(self, client: str) -> dict[str, str]:
@@ -227,7 +227,7 @@ class Invocation:
         return properties
 
     def note_unused(self, command: str, *options: str) -> None:
-        """Notes the given properties that other commands obey and this one, with these options, does not."""
+        """Note the given properties that other commands obey and this one, with these options, does not."""
         properties = self.client_properties()
         if properties:
             from kctl.client.properties.table import not_obeyed  # noqa: PLC0415 - most commands have none
@@ -236,13 +236,13 @@ class Invocation:
                 self.note_once(f"kctl {command} does not use {', '.join(names)} of {self._properties_source}")
 
     def note_once(self, text: str) -> None:
-        """Writes a note, unless an earlier round of the same command has written it."""
+        """Write a note, unless an earlier round of the same command has written it."""
         if text not in self._reported:
             self._reported.add(text)
             self.console.note(text)
 
     def setting(self, ctx: typer.Context, option: str, name: str) -> str:
-        """The value of an option that is given, else of the property `name`, else the default of the option.
+        """Return the value of an option that is given, else of the property `name`, else the default of the option.
 
         The property must have been checked.
         """
@@ -253,7 +253,7 @@ class Invocation:
         return given.strip()
 
     def _report_unknown(self, properties: dict[str, str]) -> None:
-        """Warns of names that no client of Kafka has, as Kafka's tools do."""
+        """Warn of names that no client of Kafka has, as Kafka's tools do."""
         if not properties:
             return
         from kctl.client.properties.table import unknown_names  # noqa: PLC0415 - most commands have none
@@ -347,7 +347,7 @@ class Invocation:
             self._budget = None
 
     def _begun_budget(self, settings: ClientSettings) -> Budget:
-        """The budget of --timeout, which starts with the first call."""
+        """Return the budget of --timeout, which starts with the first call."""
         if self._budget is None:
             self._budget = Budget(lambda: int(monotonic() * 1000))
             self._budget.begin(settings.timeout_ms)
@@ -403,7 +403,7 @@ class Invocation:
 
 
 def timeout_of(duration: Duration, option: str) -> int:
-    """The time in ms that an option gives a cluster to respond.  Raises UsageError."""
+    """Return the time in ms that an option gives a cluster to respond.  Raises UsageError."""
     if not 0 < duration <= INT32_MAX:
         raise UsageError(f"{option} must be greater than 0 and at most {INT32_MAX} ms (24 days), not '{duration.text}'")
     return duration

@@ -61,11 +61,11 @@ class LazyGroup(typer.core.TyperGroup):
     """The members by title, for the help of the program."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """The names of the members, in the order of the help."""
+        """Return the names of the members, in the order of the help."""
         return list(self.members)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The command or group of that name.  Raises ImportError when its module is missing."""
+        """Return the command or group of that name.  Raises ImportError when its module is missing."""
         member = self.members.get(cmd_name)
         return None if member is None else load(member)
 
@@ -137,12 +137,14 @@ class LazyGroup(typer.core.TyperGroup):
 def lazy_group(
     members: Mapping[str, Member], kind: str, sections: Mapping[str, Collection[str]] | None = None
 ) -> type[LazyGroup]:
-    """The class of a group with these members, for `typer.Typer(cls=...)`; `kind` names a member in errors."""
+    """Return the class of a group with these members, for `typer.Typer(cls=...)`; `kind` names a member in errors."""
     return type("Group", (LazyGroup,), {"members": members, "kind": kind, "sections": sections or {}})
 
 
 def verb_group(noun: str, verbs: Mapping[str, str] | Sequence[str]) -> type[LazyGroup]:
-    """The class of a noun: a package whose module of each verb `verbs` names, or one module with all these verbs."""
+    """Return the class of a noun: a package whose module of each verb `verbs` names, or one module with all these
+    verbs.
+    """
     modules = {verb: f"{noun}.{verbs[verb]}" if isinstance(verbs, Mapping) else noun for verb in verbs}
     return lazy_group({verb: Member(module, verb=verb) for verb, module in modules.items()}, "verb")
 
@@ -161,7 +163,7 @@ def load(member: Member) -> Any:
 
 
 def split_leading(arguments: list[str]) -> tuple[list[str], str | None, list[str]]:
-    """The common options before the first other word, that word, and the rest."""
+    """Return the common options before the first other word, that word, and the rest."""
     position = 0
     while position < len(arguments):
         flag, equals, _ = arguments[position].partition("=")
@@ -173,7 +175,7 @@ def split_leading(arguments: list[str]) -> tuple[list[str], str | None, list[str
 
 
 def takes_value(flag: str) -> bool | None:
-    """True if the common option `flag` has a value; None if it is not a common option."""
+    """Return whether the common option `flag` has a value; None if it is not a common option."""
     for option in [*consent_options(), *cluster_options(), *change_options(), *output_options()]:
         if flag in flags_of(option):
             return not is_flag(option)

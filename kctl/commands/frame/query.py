@@ -34,7 +34,7 @@ class QueryCommand(ClusterCommand):
     only_shows = True
 
     def common_options(self) -> list[Parameter]:
-        """The options of every command, and those of lists."""
+        """Return the options of every command, and those of lists."""
         return [*super().common_options(), *query_options()]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -44,7 +44,7 @@ class QueryCommand(ClusterCommand):
         return super().parse_args(ctx, args)
 
     def run(self, ctx: Any, common: dict[str, Any]) -> Any:
-        """Calls the function once, or repeatedly with --watch."""
+        """Call the function once, or repeatedly with --watch."""
         expected, rounds, interval_ms = common.get("expect"), common.get("rounds"), common.get("watch")
         if interval_ms is None:
             if rounds is not None:
@@ -58,7 +58,7 @@ class QueryCommand(ClusterCommand):
 
 
 def _with_interval(arguments: list[str]) -> list[str]:
-    """The arguments with the default interval behind each `--watch` without one."""
+    """Return the arguments with the default interval behind each `--watch` without one."""
     given = list(arguments)
     for position, word in enumerate(arguments):
         if word == "--":
@@ -70,7 +70,7 @@ def _with_interval(arguments: list[str]) -> list[str]:
 
 
 def _checked(status: Any, console: Console, expected: Expectation | None) -> Any:
-    """The status, or UNMET if the command succeeded with another number of rows than expected."""
+    """Return the status, or UNMET if the command succeeded with another number of rows than expected."""
     if expected is None or status not in {None, ExitStatus.DONE}:
         return status
     if console.listed is None:
@@ -88,7 +88,7 @@ def _watch(
     rounds: int | None,
     expected: Expectation | None,
 ) -> Any:
-    """Shows the list again after each interval; the status is that of the last round."""
+    """Show the list again after each interval; the status is that of the last round."""
     console = console_of()
     if console.format.is_document:
         raise UsageError(
@@ -115,7 +115,7 @@ def _watch(
 
 
 def _screenful(console: Console, show: Callable[[], Any]) -> Any:
-    """One round.  A terminal is cleared when the result is known, and shows as many lines as it has."""
+    """Return one round.  A terminal is cleared when the result is known, and shows as many lines as it has."""
     console.stamp = format_time(round(time.time() * 1000))
     stdout = console.stdout
     clears = console.format is Format.TABLE and stdout.isatty()
@@ -147,11 +147,11 @@ class _Held(io.StringIO):
         self._stream = stream
 
     def isatty(self) -> bool:
-        """Whether the stream is a terminal."""
+        """Return whether the stream is a terminal."""
         return self._stream.isatty()
 
     def fileno(self) -> int:
-        """The descriptor of the stream, whose width is that of the table."""
+        """Return the descriptor of the stream, whose width is that of the table."""
         return self._stream.fileno()
 
 
@@ -159,7 +159,7 @@ class _Held(io.StringIO):
 
 
 def note_omissions(run: Invocation, found: Sized, what: str) -> None:
-    """Writes a note if nothing was found and the user may not describe the cluster; `what` is a plural."""
+    """Write a note if nothing was found and the user may not describe the cluster; `what` is a plural."""
     if found or run.console.quiet:
         return
     from kctl.admin.cluster.opening import may_describe_cluster  # noqa: PLC0415 - only for an empty list

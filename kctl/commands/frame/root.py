@@ -162,7 +162,7 @@ CONTEXT: dict[str, Any] = {"terminal_width": WIDTH, "help_option_names": ["--hel
 
 
 def _message(error: Any) -> str:
-    """The error text, which does not depend on the version of typer."""
+    """Return the error text, which does not depend on the version of typer."""
     if hasattr(error, "option_name") and type(error).__name__ == "NoSuchOption":
         if answer := ANSWERS.get(error.option_name):
             return f"no such option: {error.option_name}.  {answer}."
@@ -172,20 +172,22 @@ def _message(error: Any) -> str:
         may_be_name = not error.option_name.startswith("--") and any(map(is_argument, error.ctx.command.params))
         hint = "  A name that begins with - is given after --." if may_be_name else ""
         return f"no such option: {error.option_name}.{hint}"
-    message = (
-        " ".join(str(error.format_message()).split()).removesuffix(".") + "."
-    )
+    message = " ".join(str(error.format_message()).split()).removesuffix(".") + "."
     return message[:1].lower() + message[1:]
 
 
 def _flag_with_value(error: Any, arguments: Sequence[str]) -> str:
-    """The end of the text of an error about an extra argument that follows an option without a value."""
+    """Return the end of the text of an error about an extra argument that follows an option without a value."""
     extra = re.search(r"unexpected extra arguments?(?:\(s\))? \((\S+)[ )]", error.format_message())
     if extra is None or error.ctx is None:
         return ""
     flags = [flag for param in error.ctx.command.params for flag in flags_of(param)]
     for flag, following in pairwise(arguments):
-        meant = [one for one in flags if flag.startswith("--") and one.endswith(flag[1:]) and one != flag]
+        meant = [
+            candidate
+            for candidate in flags
+            if flag.startswith("--") and candidate.endswith(flag[1:]) and candidate != flag
+        ]
         if following == extra[1].rstrip(")") and meant:
             return f"  {flag} takes no value; did you mean {meant[0]}?"
     return ""
@@ -202,7 +204,7 @@ def _option_meant(flag: str, context: Any) -> str | None:
 
 @cache
 def all_commands() -> dict[str, dict[str, Any]]:
-    """All commands by noun and verb; a noun that is a verb has one command of its own name.
+    """Return all commands by noun and verb; a noun that is a verb has one command of its own name.
 
     The first call imports every module, which takes half a second.
     """
@@ -210,12 +212,14 @@ def all_commands() -> dict[str, dict[str, Any]]:
     for noun, member in NOUNS.items():
         loaded = load(member)
         members = loaded.members if isinstance(loaded, LazyGroup) else {noun: member}
-        found[noun] = {verb: load(one) for verb, one in members.items()}
+        found[noun] = {verb: load(load_command) for verb, load_command in members.items()}
     return found
 
 
 def describe(name: str) -> Described | None:
-    """What help and completion know of a command, a noun or, with an empty name, the program; None if there is none."""
+    """Return what help and completion know of a command, a noun or, with an empty name, the program; None if there is
+    none.
+    """
     noun, _, verb = name.partition(" ")
     if not name:
         members = tuple((word, str(member.summary)) for word, member in NOUNS.items())

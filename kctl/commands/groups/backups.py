@@ -74,13 +74,15 @@ class Origin(NamedTuple):
 
 
 def origin_of(run: Invocation, document: OffsetDocument) -> Origin:
-    """The origin of the offsets in a file."""
+    """Return the origin of the offsets in a file."""
     cluster_id = run.on_brokers(lambda client: client.metadata([])).cluster_id
     return Origin(document.cluster_id is not None and document.cluster_id == cluster_id, document.topic_ids)
 
 
 async def _lost(client: ClusterClient, saved: GroupOffsets, resets: Collection[Reset], origin: Origin) -> list[str]:
-    """The offsets whose records before them are of another topic, or are not in the log any more, with the reason."""
+    """Return the offsets whose records before them are of another topic, or are not in the log any more, with the
+    reason.
+    """
     _, ids = await identities(client, saved)
     changed = {name for name, topic_id in origin.topic_ids.items() if ids.get(name, topic_id) != topic_id}
     lost = {
@@ -90,32 +92,36 @@ async def _lost(client: ClusterClient, saved: GroupOffsets, resets: Collection[R
         if tp.topic in changed
     }
     for group, offsets in saved.items():
-        for tp, outcome in (await check_positions(client, {tp: one.position for tp, one in offsets.items()})).items():
+        for tp, outcome in (
+            await check_positions(client, {tp: offset.position for tp, offset in offsets.items()})
+        ).items():
             if isinstance(outcome, Divergence):
                 lost.setdefault((group, tp), f"{group}, {outcome}")
-    for one in resets:
-        if one.held is not None and one.unclamped is not None and one.unclamped > one.held.end:
-            text = f"{one.group}, {one.tp}: the saved offset {one.unclamped} is after the end, {one.held.end}"
-            lost.setdefault((one.group, one.tp), text)
+    for reset in resets:
+        if reset.held is not None and reset.unclamped is not None and reset.unclamped > reset.held.end:
+            text = f"{reset.group}, {reset.tp}: the saved offset {reset.unclamped} is after the end, {reset.held.end}"
+            lost.setdefault((reset.group, reset.tp), text)
     return [lost[key] for key in sorted(lost)]
 
 
 def in_scope(
     saved: GroupOffsets, topics: list[str] | None, topic_regex: str | None
 ) -> dict[str, dict[TopicPartition, CommittedOffset]]:
-    """The offsets that --topic or --topic-regex selects; all without them.
+    """Return the offsets that --topic or --topic-regex selects; all without them.
 
     Raises KctlError for a named topic or partition without any, if none is left, or if no topic matches.
     """
     scope: Mapping[str, list[int] | None] | None = None
     if (pattern := topic_pattern(topic_regex)) is not None:
-        scope = dict.fromkeys(matching_topics(pattern, (tp.topic for one in saved.values() for tp in one)))
+        scope = dict.fromkeys(
+            matching_topics(pattern, (tp.topic for offsets_of_group in saved.values() for tp in offsets_of_group))
+        )
     if topics or scope is not None:
         scope = group_reset.parse_scope(topics, topic_regex, all_topics=False) or scope
     chosen = {
         group: {
-            tp: one
-            for tp, one in offsets.items()
+            tp: offset
+            for tp, offset in offsets.items()
             if scope is None or (tp.topic in scope and tp.partition in (scope[tp.topic] or [tp.partition]))
         }
         for group, offsets in saved.items()
@@ -130,7 +136,7 @@ def in_scope(
 
 
 def _absent(scope: Mapping[str, list[int] | None], present: Collection[TopicPartition]) -> list[str]:
-    """The topics and partitions that are named and not present."""
+    """Return the topics and partitions that are named and not present."""
     topics = {tp.topic for tp in present}
     absent = [topic for topic, numbers in scope.items() if numbers is None and topic not in topics]
     named = [TopicPartition(topic, number) for topic, numbers in scope.items() for number in numbers or ()]
@@ -149,14 +155,14 @@ def restore_offsets(
     no_backup: bool,
     backup_dir: str | None,
 ) -> ExitStatus:
-    """Commits the offsets, or, without `execute`, shows what would be committed.
+    """Commit the offsets, or, without `execute`, show what would be committed.
 
     Raises Refused if a group has members, if the records before an offset are not in the log any more and this is not
     accepted, or if the offsets cannot be backed up.  Nothing is committed unless all partitions exist.
     """
     target = Target(
         Scenario.FILE,
-        file={group: {tp: one.offset for tp, one in offsets.items()} for group, offsets in saved.items()},
+        file={group: {tp: offset.offset for tp, offset in offsets.items()} for group, offsets in saved.items()},
     )
 
     async def plan(client: ClusterClient) -> tuple[list[GroupDescription], list[Reset], list[str]]:
@@ -181,7 +187,9 @@ def restore_offsets(
             back_up(run, groups, reason, backup_dir=backup_dir)
         outcomes = run.on_brokers(lambda client: group_reset.commit(client, resets, saved))
     shown = status if outcomes else f"would be {status}"
-    rows = [reset_row(one, shown, outcomes.get((one.group, one.tp)) if outcomes else None) for one in resets]
+    rows = [
+        reset_row(planned, shown, outcomes.get((planned.group, planned.tp)) if outcomes else None) for planned in resets
+    ]
     run.console.show(ResetRow, rows)
     if not execute:
         run.console.note("nothing was changed; give --yes to commit these offsets")
@@ -385,7 +393,7 @@ def history(
         is_complete = await read_group_records(client, group, past.add, since_ms=since_ms)
         if not past.has_any:
             await _check(client, group, since_ms)
-        shown = {one.tp.topic for one in past.commits}
+        shown = {commit.tp.topic for commit in past.commits}
         await check_partitions(client, {name: None for name in topic or () if name not in shown})
         return is_complete
 
@@ -398,19 +406,19 @@ def history(
         run.console.note(
             f"no commit of group '{group}' since {format_time(since_ms)} was found; --since goes back further"
         )
-    run.console.show(CommitRow, [_row(group, one) for one in past.commits])
+    run.console.show(CommitRow, [_row(group, commit) for commit in past.commits])
     return ExitStatus.DONE if is_complete else ExitStatus.FAILED
 
 
 async def _check(client: ClusterClient, group: str, since_ms: int) -> None:
-    """Raises ApiError for a group that does not exist; its commits may have been before `since_ms`."""
+    """Raise ApiError for a group that does not exist; its commits may have been before `since_ms`."""
     if (await look_up_group(client, group)).outcome.error is ErrorCode.GROUP_ID_NOT_FOUND:
         text = f"group '{group}' does not exist, and no commit since {format_time(since_ms)} was found"
         raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"{text}; --since goes back further")
 
 
 def _matching(pattern: NamePattern) -> Callable[[str], bool]:
-    """Whether a name matches; each name is compared once."""
+    """Return whether a name matches; each name is compared once."""
 
     @functools.lru_cache(GROUP_HISTORY_COMMITS_MAX)
     def matches(name: str) -> bool:
@@ -419,19 +427,19 @@ def _matching(pattern: NamePattern) -> Callable[[str], bool]:
     return matches
 
 
-def _row(group: str, one: PastCommit) -> CommitRow:
-    committed, who = one.committed, one.committer
+def _row(group: str, commit: PastCommit) -> CommitRow:
+    committed, who = commit.committed, commit.committer
     return CommitRow(
         group=group,
-        time_ms=one.time_ms,
-        time=format_time(one.time_ms),
-        topic=one.tp.topic,
-        partition=one.tp.partition,
+        time_ms=commit.time_ms,
+        time=format_time(commit.time_ms),
+        topic=commit.tp.topic,
+        partition=commit.tp.partition,
         offset=committed.offset if committed else None,
         leader_epoch=known(committed.leader_epoch) if committed else None,
         metadata=committed.metadata if committed else None,
         change="committed" if committed else "deleted",
-        generation=one.generation,
+        generation=commit.generation,
         member_id=who.member_id if who else None,
         client_id=who.client_id if who else None,
         host=who.host if who else None,

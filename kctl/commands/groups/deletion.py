@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 def committed_in_scope(
     committed: dict[TopicPartition, int], scope: dict[str, list[int] | None] | None
 ) -> list[TopicPartition]:
-    """The named partitions, and the partitions with a committed offset of the named topics."""
+    """Return the named partitions, and the partitions with a committed offset of the named topics."""
     if scope is None:
         return sorted(committed)
     named = {TopicPartition(topic, number) for topic, numbers in scope.items() for number in numbers or ()}
@@ -59,7 +59,7 @@ def committed_in_scope(
 
 
 def previewed_deletion(group: GroupDescription) -> Outcome:
-    """The expected outcome of deleting the whole group, whose type may not support DescribeGroups."""
+    """Return the expected outcome of deleting the whole group, whose type may not support DescribeGroups."""
     name, code = group.outcome.name, ErrorCode.NON_EMPTY_GROUP
     if group.members or (group.type in OTHER_TYPES and group.state != "Empty"):
         return Outcome(name, code, code.description)
@@ -67,7 +67,7 @@ def previewed_deletion(group: GroupDescription) -> Outcome:
 
 
 def previewed_deletions(group: GroupDescription, requested: Sequence[TopicPartition]) -> dict[TopicPartition, Outcome]:
-    """The expected outcome of deleting offsets, as far as it is known."""
+    """Return the expected outcome of deleting offsets, as far as it is known."""
     read = {tp.topic for member in group.members for tp in member.assignment}
     read.update(topic for member in group.members for topic in member.subscribed_topics or ())
     code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
@@ -120,7 +120,7 @@ def delete(
     async def act(client: ClusterClient) -> list[Outcome]:
         chosen = [name for name in requested if name not in unsaved]
         deleted = await delete_groups(client, chosen) if chosen else []
-        return sorted([*unsaved.values(), *deleted], key=lambda one: one.name)
+        return sorted([*unsaved.values(), *deleted], key=lambda row: row.name)
 
     if not dry_run:
         run.consent(f"Delete {', '.join(name or THE_EMPTY_NAME for name in requested)} with all committed offsets?")
@@ -133,7 +133,10 @@ def delete(
             back_up(run, readable, "delete", backup_dir=backup_dir)
     outcomes = run.on_brokers(preview if dry_run else act)
     status = "would be deleted" if dry_run else "deleted"
-    rows = [GroupDeletionRow(one.name, status if one.is_done else None, **outcome_error(one)) for one in outcomes]
+    rows = [
+        GroupDeletionRow(outcome.name, status if outcome.is_done else None, **outcome_error(outcome))
+        for outcome in outcomes
+    ]
     run.console.show(GroupDeletionRow, rows)
     return run.status_of(rows)
 
@@ -177,7 +180,7 @@ def delete_offsets(
         run.console.show(OffsetDeletionRow, [GroupDeletionRow(name, None, **outcome_error(group.outcome))])
         return ExitStatus.FAILED
     (chosen,) = [group] if topics is None else with_matching_topics([group], topics)
-    committed = {one.tp: one.committed_offset for one in chosen.offsets if one.committed_offset >= 0}
+    committed = {offset.tp: offset.committed_offset for offset in chosen.offsets if offset.committed_offset >= 0}
     requested = committed_in_scope(committed, scope)
     if not dry_run:
         run.consent(f"Delete {counted(len(requested), 'committed offset')} of {name}?")

@@ -98,7 +98,9 @@ def export(
 
     groups = run.on_brokers(read)
     committed = committed_of(groups)
-    missing = [one.outcome.name for one in groups if one.outcome.name not in committed] if names else []
+    missing = (
+        [described.outcome.name for described in groups if described.outcome.name not in committed] if names else []
+    )
     if missing:
         raise KctlError(f"no committed offsets: {', '.join(missing)}")
     # With --all, a cluster without groups is an empty document.
@@ -187,9 +189,9 @@ def import_(
 
 
 def _of_csv(text: str, groups: list[str] | tuple[str, ...]) -> GroupOffsets:
-    """The offsets in Kafka's CSV; without groups, those of all groups in the file."""
+    """Return the offsets in Kafka's CSV; without groups, those of all groups in the file."""
     if not groups:
-        groups = sorted({one[0] for _, one in rows_of(text) if len(one) == COLUMNS_OF_SEVERAL})
+        groups = sorted({fields[0] for _, fields in rows_of(text) if len(fields) == COLUMNS_OF_SEVERAL})
         if not groups:
             raise UsageError("the file names no groups: give --group")
     offsets = parse_offsets(text, groups)

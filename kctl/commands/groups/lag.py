@@ -156,27 +156,27 @@ class LagFields(TypedDict):
 def lag_items(
     groups: Sequence[GroupLag], failed: Iterable[Outcome], grouping: Grouping | None, time: str
 ) -> list[AnyItem]:
-    """A row for each partition, or with a grouping for each total, then the groups and brokers with an error."""
+    """Return a row for each partition, or with a grouping for each total, then the groups and brokers with an error."""
     items: list[AnyItem] = []
     if grouping is None:
-        items += [_item(group, one, time) for group in groups for one in group.partitions]
+        items += [_item(group, partition, time) for group in groups for partition in group.partitions]
     else:
         done = [group for group in groups if group.outcome.is_done]
         items += [_total_item(subject, total, len(done), time) for subject, total in totals_by(done, grouping)]
     items += [_failure(group.outcome.name, group.outcome, time) for group in groups if not group.outcome.is_done]
-    for one in failed:
-        message = f"broker {one.name} cannot list its groups: {one.message}"
-        items.append(_failure(None, one, time)._replace(message=message))
+    for outcome in failed:
+        message = f"broker {outcome.name} cannot list its groups: {outcome.message}"
+        items.append(_failure(None, outcome, time)._replace(message=message))
     return items
 
 
 def lag_row(item: AnyItem) -> dict[str, object]:
-    """The item with the cells of a table."""
+    """Return the item with the cells of a table."""
     return item._asdict() | _cells(item)
 
 
 def _cells(item: AnyItem) -> dict[str, object]:
-    """The fields that a table shows in another way."""
+    """Return the fields that a table shows in another way."""
     behind = bool(item.lag)
     catch_up = None if item.catch_up_ms is None else format_duration(item.catch_up_ms)
     if behind and item.catches_up is False:
@@ -200,21 +200,21 @@ def _rate(per_s: float | None) -> str | None:
     return None if per_s is None else f"{per_s:.1f}" if per_s < 100 else f"{per_s:.0f}"
 
 
-def _item(group: GroupLag, one: PartitionLag, time: str) -> LagItem:
+def _item(group: GroupLag, partition: PartitionLag, time: str) -> LagItem:
     return LagItem(
         group=group.outcome.name,
-        topic=one.tp.topic,
-        partition=one.tp.partition,
-        current_offset=one.committed,
-        log_start_offset=one.log.start if one.log else None,
-        log_end_offset=one.log.end if one.log else None,
-        **_lag_fields(one.judgement),
-        member_id=one.member.member_id if one.member else None,
-        host=one.member.host if one.member else None,
-        client_id=one.member.client_id if one.member else None,
+        topic=partition.tp.topic,
+        partition=partition.tp.partition,
+        current_offset=partition.committed,
+        log_start_offset=partition.log.start if partition.log else None,
+        log_end_offset=partition.log.end if partition.log else None,
+        **_lag_fields(partition.judgement),
+        member_id=partition.member.member_id if partition.member else None,
+        host=partition.member.host if partition.member else None,
+        client_id=partition.member.client_id if partition.member else None,
         time=time,
-        error=one.error.code.name if one.error else None,
-        message=str(one.error) if one.error else None,
+        error=partition.error.code.name if partition.error else None,
+        message=str(partition.error) if partition.error else None,
     )
 
 
@@ -260,7 +260,7 @@ def _rounded(per_s: float | None) -> float | None:
 
 
 def _failure(group: str | None, outcome: Outcome, time: str) -> LagTotalItem:
-    """A group or broker with an error."""
+    """Return a group or broker with an error."""
     return LagTotalItem(
         group=group,
         state=None,
@@ -284,7 +284,7 @@ Sort = Literal["lag", "time", "verdict", "name"]
 
 
 def selected(items: Iterable[AnyItem], condition: Condition | None, sort: Sort) -> list[AnyItem]:
-    """The rows with an error, and those that satisfy the condition, in this order."""
+    """Return the rows with an error, and those that satisfy the condition, in this order."""
     shown = [item for item in items if item.error or condition is None or condition.holds(item)]
     return sorted(shown, key=lambda item: (item.error is None, *_sort_key(item, sort), *_name(item)))
 
@@ -310,13 +310,13 @@ def _name(item: AnyItem) -> tuple[str, str, int, str]:
 
 
 def summary(items: Sequence[AnyItem]) -> str:
-    """One line with the sums of all rows, for the end of a table."""
+    """Return one line with the sums of all rows, for the end of a table."""
     groups = len({item.group for item in items if item.group is not None})
     groups += sum(item.groups for item in items if isinstance(item, LagTotalItem) and item.group is None)
     partitions = sum(item.partitions if isinstance(item, LagTotalItem) else 1 for item in items)
     lag = sum(item.lag or 0 for item in items)
     verdicts = [Verdict[item.verdict] for item in items if item.verdict]
-    counts = (f"{verdicts.count(one)} {one.name}" for one in reversed(Verdict) if one in verdicts)
+    counts = (f"{verdicts.count(verdict)} {verdict.name}" for verdict in reversed(Verdict) if verdict in verdicts)
     return ", ".join([f"groups: {groups}, partitions: {partitions}, unread records: {lag:,}", *counts])
 
 
@@ -425,7 +425,7 @@ class _View:
         self._are_topics_checked = False
 
     async def read(self, client: ClusterClient) -> list[AnyItem]:
-        """The rows to show.  Raises ClusterUnreachable."""
+        """Return the rows to show.  Raises ClusterUnreachable."""
         group_ids, failed = await selected_groups(self._run, client, self._names, self._pattern)
         now_ms = round(time.time() * 1000)
         groups = await self._reader.read(client, group_ids, now_ms)
@@ -438,7 +438,7 @@ class _View:
         return selected(items, self._condition, self._sort)
 
     def show(self, items: list[AnyItem]) -> ExitStatus:
-        """Shows the rows; returns the status that they mean."""
+        """Show the rows; return the status that they mean."""
         console = self._run.console
         columns = LagItem if self._grouping is None else columns_of(LagTotalItem, *_OMITTED[self._grouping])
         console.show(columns, items, rows=[lag_row(item) for item in items])
@@ -450,7 +450,7 @@ class _View:
         return status
 
     async def repeat(self, client: ClusterClient, interval_ms: int, rounds: int | None) -> ExitStatus:
-        """Shows the rows again after each interval; the status is that of the last round."""
+        """Show the rows again after each interval; the status is that of the last round."""
         console = self._run.console
         status, done = ExitStatus.DONE, 0
         while True:
@@ -472,11 +472,11 @@ class _View:
             await client.transport.sleep(interval_ms)
 
     async def _check_topics(self, client: ClusterClient, groups: list[GroupLag]) -> None:
-        """Raises ApiError for a named topic or partition that no group has offsets of and that does not exist."""
+        """Raise ApiError for a named topic or partition that no group has offsets of and that does not exist."""
         scope = self._reader.options.topics
         if scope is None or self._are_topics_checked:
             return
-        read = {one.tp for group in groups for one in group.partitions}
+        read = {partition.tp for group in groups for partition in group.partitions}
         read_topics = {tp.topic for tp in read}
         unread = {
             topic: numbers

@@ -124,8 +124,8 @@ def list_groups(
         groups = [group for group in groups if group.group_id in chosen]
     if compat:
         run.console.verbatim(listed(compat, groups, with_states=verbose or bool(state), with_types=bool(type_)))
-        for one in failed:
-            run.console.warn(f"broker {one.name} cannot list its groups: {one.message}")
+        for outcome in failed:
+            run.console.warn(f"broker {outcome.name} cannot list its groups: {outcome.message}")
         return ExitStatus.FAILED if failed else ExitStatus.DONE
     rows = _rows(groups, failed)
     run.console.show(ListedGroupRow, rows)
@@ -135,7 +135,7 @@ def list_groups(
 
 
 def _rows(groups: Iterable[ListedGroup], failed: Iterable[Outcome]) -> list[ListedGroupRow | CoordinatorFailureRow]:
-    """A row for each group, and one for each broker that could not list its groups."""
+    """Return a row for each group, and one for each broker that could not list its groups."""
     rows: list[ListedGroupRow | CoordinatorFailureRow] = [
         ListedGroupRow(
             group=group.group_id,
@@ -146,7 +146,7 @@ def _rows(groups: Iterable[ListedGroup], failed: Iterable[Outcome]) -> list[List
         )
         for group in sorted(groups, key=lambda group: group.group_id)
     ]
-    rows += [CoordinatorFailureRow(None, int(one.name), **outcome_error(one)) for one in failed]
+    rows += [CoordinatorFailureRow(None, int(outcome.name), **outcome_error(outcome)) for outcome in failed]
     return rows
 
 
@@ -286,7 +286,7 @@ class StateRow(NamedTuple):
 
 
 def group_item(group: GroupDescription) -> GroupItem:
-    """A group with its members and offsets."""
+    """Return a group with its members and offsets."""
     owners = {tp: member for member in group.members for tp in member.assignment}
     lags = [offset.lag for offset in group.offsets if offset.lag is not None]
     return GroupItem(
@@ -306,7 +306,7 @@ def group_item(group: GroupDescription) -> GroupItem:
 
 
 def broker_item(failed: Outcome) -> GroupItem:
-    """A broker that could not list its groups, as an object among those of the groups."""
+    """Return a broker that could not list its groups, as an object among those of the groups."""
     message = f"broker {failed.name} cannot list its groups: {failed.message}"
     return group_item(GroupDescription(failed))._replace(group=None, message=message)
 
@@ -354,7 +354,7 @@ def _failure_row(item: GroupItem) -> GroupFailureRow:
 
 
 def offset_rows(item: GroupItem) -> Sequence[OffsetRow | GroupFailureRow]:
-    """A row for each partition, or one for a group that could not be described."""
+    """Return a row for each partition, or one for a group that could not be described."""
     if item.error:
         return [_failure_row(item)]
     return [
@@ -376,7 +376,7 @@ def offset_rows(item: GroupItem) -> Sequence[OffsetRow | GroupFailureRow]:
 
 
 def member_rows(item: GroupItem) -> Sequence[MemberRow | GroupFailureRow]:
-    """A row for each member, or one for a group that could not be described."""
+    """Return a row for each member, or one for a group that could not be described."""
     if item.error:
         return [_failure_row(item)]
     return [
@@ -386,7 +386,7 @@ def member_rows(item: GroupItem) -> Sequence[MemberRow | GroupFailureRow]:
             group_instance_id=member.group_instance_id,
             host=member.host,
             client_id=member.client_id,
-            partition_count=sum(len(one.partitions) for one in member.assignment),
+            partition_count=sum(len(topic.partitions) for topic in member.assignment),
             assignment=_assignment_cell(member.assignment),
             member_epoch=member.member_epoch,
             target_assignment=_assignment_cell(member.target_assignment or ()),
@@ -400,14 +400,14 @@ def _assignment_cell(topics: Iterable[AssignedTopicItem]) -> str | None:
 
 
 def member_items(item: GroupItem) -> Sequence[GroupMemberItem | GroupFailureRow]:
-    """The members of a group as JSON objects, or one object for a group that could not be described."""
+    """Return the members of a group as JSON objects, or one object for a group that could not be described."""
     if item.error:
         return [_failure_row(item)]
     return [GroupMemberItem(item.group, *member) for member in item.members]
 
 
 def state_rows(item: GroupItem) -> Sequence[StateRow]:
-    """One row for the group."""
+    """Return one row for the group."""
     return [
         StateRow(
             group=item.group,
@@ -468,10 +468,10 @@ def describe(
     groups, failed = run.on_brokers(query)
     if compat:
         status = describe_as_kafka(run, groups, show, compat, verbose=verbose) if groups or not failed else None
-        for one in failed:
-            run.console.warn(f"broker {one.name} cannot list its groups: {one.message}")
+        for outcome in failed:
+            run.console.warn(f"broker {outcome.name} cannot list its groups: {outcome.message}")
         return ExitStatus.FAILED if failed or status is None else status
-    items = [group_item(group) for group in groups] + [broker_item(one) for one in failed]
+    items = [group_item(group) for group in groups] + [broker_item(outcome) for outcome in failed]
     views: dict[Section, tuple[type[TypedRow], Callable[[GroupItem], Iterable[TypedRow]]]] = {
         "offsets": (OffsetRow, offset_rows),
         "members": (MemberRow, member_rows),
@@ -499,7 +499,7 @@ def members(
         return await look_up_groups(client, requested), failed
 
     found, failed = run.on_brokers(query)
-    groups = [group_item(group) for group in found] + [broker_item(one) for one in failed]
+    groups = [group_item(group) for group in found] + [broker_item(outcome) for outcome in failed]
     items = [item for group in groups for item in member_items(group)]
     run.console.show(MemberRow, items, rows=[row for group in groups for row in member_rows(group)])
     return run.status_of(items)

@@ -63,7 +63,7 @@ HINT = "; give another --backup-dir, or --no-backup"
 
 
 def backup_folder(backup_dir: str | None, cluster_id: str | None) -> Path:
-    """The folder with the backups of one cluster."""
+    """Return the folder with the backups of one cluster."""
     if backup_dir:
         folder = Path(backup_dir).expanduser().absolute()
     else:
@@ -73,7 +73,7 @@ def backup_folder(backup_dir: str | None, cluster_id: str | None) -> Path:
 
 
 def unreadable(groups: Iterable[GroupDescription]) -> dict[str, Outcome]:
-    """The errors of the groups that exist and whose offsets cannot be read, such as for lack of a permission."""
+    """Return the errors of the groups that exist and whose offsets cannot be read, such as for lack of a permission."""
     return {
         group.outcome.name: group.outcome
         for group in groups
@@ -83,7 +83,7 @@ def unreadable(groups: Iterable[GroupDescription]) -> dict[str, Outcome]:
 
 
 def back_up(run: Invocation, groups: Sequence[GroupDescription], reason: str, *, backup_dir: str | None) -> None:
-    """Saves the offsets of the groups, if they have any.  Raises Refused if that fails.
+    """Save the offsets of the groups, if they have any.  Raises Refused if that fails.
 
     None of them is `unreadable`.  Groups of type share and streams have no offsets that could be read; they are left
     out with a warning.
@@ -104,7 +104,7 @@ def back_up(run: Invocation, groups: Sequence[GroupDescription], reason: str, *,
 
 
 async def identities(client: ClusterClient, offsets: GroupOffsets) -> tuple[str | None, dict[str, str]]:
-    """The id of the cluster, and those of the topics of the offsets where brokers have them."""
+    """Return the id of the cluster, and those of the topics of the offsets where brokers have them."""
     metadata = await client.metadata({tp.topic for of_group in offsets.values() for tp in of_group})
     return metadata.cluster_id, {
         topic.name: uuid_text(topic.topic_id) for topic in metadata.topics.values() if topic.topic_id != ZERO_UUID
@@ -112,7 +112,7 @@ async def identities(client: ClusterClient, offsets: GroupOffsets) -> tuple[str 
 
 
 def now_text() -> str:
-    """The time of a new document."""
+    """Return the time of a new document."""
     return format_time(round(time.time() * 1000)) or ""
 
 
@@ -126,7 +126,7 @@ AWAY = ", has left, but is static: its place is kept until its session times out
 def parse_scope(
     topics: Sequence[str] | None, topic_regex: str | None = None, *, all_topics: bool
 ) -> dict[str, list[int] | None] | None:
-    """The selected partitions by topic; None for all partitions, or for all topics and --topic-regex.
+    """Return the selected partitions by topic; None for all partitions, or for all topics and --topic-regex.
 
     Raises UsageError.
     """
@@ -157,7 +157,7 @@ def parse_target(
     by_duration: SignedDuration | None,
     from_file: str | None,
 ) -> Target:
-    """The selected scenario.  Raises UsageError unless there is exactly one."""
+    """Return the selected scenario.  Raises UsageError unless there is exactly one."""
     targets: list[Target] = []
     for is_given, scenario in (
         (to_earliest, Scenario.EARLIEST),
@@ -193,7 +193,7 @@ def _read(path: str, groups: Sequence[str]) -> dict[str, dict[TopicPartition, in
 
 
 def groups_in_file(run: Invocation, groups: Sequence[str], target: Target, *, all_: bool) -> list[str]:
-    """The groups among these that are in the file.  Raises UsageError if none is."""
+    """Return the groups among these that are in the file.  Raises UsageError if none is."""
     listed = [group for group in groups if target.file[group]]
     if not listed:
         raise UsageError("the file has no offsets of " + ("any group" if all_ else ", ".join(groups)))
@@ -204,23 +204,23 @@ def groups_in_file(run: Invocation, groups: Sequence[str], target: Target, *, al
 
 
 async def look_up(client: ClusterClient, names: Iterable[str]) -> list[GroupDescription]:
-    """The groups; one that does not exist has no members and no offsets.  Raises ApiError for other errors."""
+    """Return the groups; one that does not exist has no members and no offsets.  Raises ApiError for other errors."""
     found = await look_up_groups(client, list(names))
-    for one in found:
-        if not one.outcome.is_done and one.outcome.error is not ErrorCode.GROUP_ID_NOT_FOUND:
-            raise ApiError(one.outcome.error, f"{one.outcome.name}: {one.outcome.message}")
+    for group in found:
+        if not group.outcome.is_done and group.outcome.error is not ErrorCode.GROUP_ID_NOT_FOUND:
+            raise ApiError(group.outcome.error, f"{group.outcome.name}: {group.outcome.message}")
     return found
 
 
 def refuse_active(groups: Iterable[GroupDescription]) -> None:
-    """Raises Refused if a group has members: they would continue from their positions and overwrite the new offsets."""
+    """Raise Refused if a group has members: they would continue from their positions and overwrite the new offsets."""
     problems = []
     for group in groups:
         if not group.members:
             continue
         names = [
             f"{member.member_id} ({member.host}{AWAY if member.is_away else ''})"
-            for member in sorted(group.members, key=lambda one: one.member_id)
+            for member in sorted(group.members, key=lambda other: other.member_id)
         ]
         more = f" and {len(names) - MEMBERS_NAMED_MAX} more" if len(names) > MEMBERS_NAMED_MAX else ""
         problems.append(
@@ -233,7 +233,7 @@ def refuse_active(groups: Iterable[GroupDescription]) -> None:
 async def commit(
     client: ClusterClient, resets: Sequence[Reset], saved: GroupOffsets | None = None
 ) -> dict[tuple[str, TopicPartition], Outcome]:
-    """Commits the new offsets; the outcomes by group and partition.
+    """Commit the new offsets; return the outcomes by group and partition.
 
     An offset that is that of the partition in `saved` is committed with its metadata.  Leader epochs are left out:
     that of a topic that has been deleted and created again would stop its consumers.
@@ -244,7 +244,7 @@ async def commit(
         known = (saved or {}).get(reset.group, {}).get(reset.tp)
         metadata = known.metadata if known is not None and known.offset == reset.new else ""
         requested.setdefault(reset.group, {})[reset.tp] = CommittedOffset(reset.new, metadata=metadata)
-    committed = await client.gather([commit_offsets(client, *one) for one in requested.items()])
+    committed = await client.gather([commit_offsets(client, *item) for item in requested.items()])
     return {
         (group, tp): outcome
         for group, responses in zip(requested, committed, strict=True)
@@ -255,7 +255,9 @@ async def commit(
 def show_as_csv(run: Invocation, resets: Sequence[Reset], rows: Iterable[ResetRow], *, with_group: bool) -> None:
     """Kafka's CSV; errors are written to stderr."""
     _warn_of_failures(run, rows)
-    offsets = [(one.group, one.tp, one.new) for one in resets if one.outcome.is_done and one.new is not None]
+    offsets = [
+        (reset.group, reset.tp, reset.new) for reset in resets if reset.outcome.is_done and reset.new is not None
+    ]
     run.console.verbatim(format_offsets(offsets, with_group=with_group))
 
 
@@ -270,9 +272,9 @@ def show_as_kafka(
     export: bool,
     with_group: bool,
 ) -> None:
-    """The CSV or the table of Kafka's tool, in its order; errors are written to stderr."""
+    """Show the CSV or the table of Kafka's tool, in its order; errors are written to stderr."""
     _warn_of_failures(run, rows)
-    done = [one for one, row in zip(resets, rows, strict=True) if not row.error]
+    done = [reset for reset, row in zip(resets, rows, strict=True) if not row.error]
     done = reset_compat.in_order(compat, scenario, done, topics)
     run.console.verbatim(reset_compat.warnings(compat, scenario, done))
     if export:
@@ -430,7 +432,10 @@ def reset_offsets(
     status = "reset" if outcomes else WOULD_RESET
     if not (execute or dry_run or compat or export):
         run.console.note("nothing was changed; give --yes to commit these offsets")
-    rows = [reset_row(one, status, outcomes.get((one.group, one.tp)) if outcomes else None) for one in resets]
+    rows = [
+        reset_row(planned, status, outcomes.get((planned.group, planned.tp)) if outcomes else None)
+        for planned in resets
+    ]
     if compat:
         show_as_kafka(
             run, resets, rows, compat, target.scenario, topics=topic or (), export=export, with_group=with_group

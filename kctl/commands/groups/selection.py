@@ -28,14 +28,17 @@ if TYPE_CHECKING:
 
 
 def group_pattern(names: list[str] | None, group_regex: str | None, *, all_: bool = False) -> NamePattern | None:
-    """The pattern of --group-regex; None without it.  Raises UsageError if groups are selected in several ways."""
+    """Return the pattern of --group-regex; None without it.
+
+    Raises UsageError if groups are selected in several ways.
+    """
     if bool(names) + all_ + (group_regex is not None) > 1:
         raise UsageError("name groups or give --all or --group-regex, only one of them")
     return None if group_regex is None else NamePattern("--group-regex", group_regex)
 
 
 def with_empty_name(names: list[str] | None, *, empty_name: bool) -> list[str] | None:
-    """The named groups, and with --empty-name the one without a name.
+    """Return the named groups, and with --empty-name the one without a name.
 
     As an argument an empty name is refused, because it is usually a shell variable that is not set.
     """
@@ -43,14 +46,17 @@ def with_empty_name(names: list[str] | None, *, empty_name: bool) -> list[str] |
 
 
 def topic_pattern(topic_regex: str | None) -> NamePattern | None:
-    """The pattern of --topic-regex; None without it."""
+    """Return the pattern of --topic-regex; None without it."""
     return None if topic_regex is None else NamePattern("--topic-regex", topic_regex)
 
 
 async def all_selected_groups(
     run: Invocation, client: ClusterClient, names: list[str] | None, pattern: NamePattern | None
 ) -> list[str]:
-    """The result of `selected_groups`.  Raises ApiError if a broker has an error, KctlError if no group matches."""
+    """Return the result of `selected_groups`.
+
+    Raises ApiError if a broker has an error, KctlError if no group matches.
+    """
     requested, failed = await selected_groups(run, client, names, pattern)
     if failed:
         raise ApiError(failed[0].error, f"broker {failed[0].name} cannot list its groups: {failed[0].message}")
@@ -62,8 +68,9 @@ async def all_selected_groups(
 async def selected_groups(
     run: Invocation, client: ClusterClient, names: list[str] | None, pattern: NamePattern | None
 ) -> tuple[list[str], list[Outcome]]:
-    """The named groups, those that match or all groups of consumers, and the brokers with an error.  Groups of other
-    types are omitted with a warning.
+    """Return the named groups, those that match or all groups of consumers, and the brokers with an error.
+
+    Groups of other types are omitted with a warning.
     """
     if names:
         return sorted(set(names)), []
@@ -77,16 +84,17 @@ async def selected_groups(
 
 
 def with_matching_topics(groups: Iterable[GroupDescription], pattern: NamePattern) -> list[GroupDescription]:
-    """The groups with the offsets of the topics that match only.  Raises KctlError if no topic matches."""
+    """Return the groups with the offsets of the topics that match only.  Raises KctlError if no topic matches."""
     described = list(groups)
-    topics = matching_topics(pattern, (one.tp.topic for group in described for one in group.offsets))
+    topics = matching_topics(pattern, (offset.tp.topic for group in described for offset in group.offsets))
     return [
-        replace(group, offsets=tuple(one for one in group.offsets if one.tp.topic in topics)) for group in described
+        replace(group, offsets=tuple(offset for offset in group.offsets if offset.tp.topic in topics))
+        for group in described
     ]
 
 
 def matching_topics(pattern: NamePattern, names: Iterable[str]) -> Collection[str]:
-    """The topics that match.  Raises KctlError if there is none."""
+    """Return the topics that match.  Raises KctlError if there is none."""
     chosen = pattern.select(sorted(set(names)))
     if not chosen:
         raise KctlError(f"no topic with offsets of the groups matches {pattern}")
@@ -187,7 +195,7 @@ class ResetRow(NamedTuple):
 def deleted_offset_row(
     group: str, tp: TopicPartition, offset: int | None, status: str, outcome: Outcome
 ) -> OffsetDeletionRow:
-    """One committed offset that is deleted."""
+    """Return one committed offset that is deleted."""
     return OffsetDeletionRow(
         group=group,
         topic=tp.topic,
@@ -199,7 +207,7 @@ def deleted_offset_row(
 
 
 def reset_row(reset: Reset, status: str, outcome: Outcome | None = None) -> ResetRow:
-    """One partition of a group whose offset is reset; `outcome` is that of the commit, if there was one."""
+    """Return one partition of a group whose offset is reset; `outcome` is that of the commit, if there was one."""
     result = outcome or reset.outcome
     return ResetRow(
         group=reset.group,
@@ -223,14 +231,18 @@ NAMED_MAX = 10
 
 
 def named(items: Sequence[str]) -> str:
-    """The items with commas; of more than NAMED_MAX the first ones and the number of the others."""
+    """Return the items with commas; of more than NAMED_MAX the first ones and the number of the others."""
     more = f" and {len(items) - NAMED_MAX} more" if len(items) > NAMED_MAX else ""
     return ", ".join(items[:NAMED_MAX]) + more
 
 
 def warn_of_clamped(run: Invocation, resets: Iterable[Reset]) -> None:
-    """Warns about offsets that are moved into the range of their partition."""
-    moved = [(one.tp, one.unclamped, one.new, one.held) for one in resets if one.is_clamped and one.held is not None]
+    """Warn about offsets that are moved into the range of their partition."""
+    moved = [
+        (reset.tp, reset.unclamped, reset.new, reset.held)
+        for reset in resets
+        if reset.is_clamped and reset.held is not None
+    ]
     if len(moved) == 1:
         ((tp, offset, new, held),) = moved
         run.console.warn(f"{tp}: offset {offset} lies outside of {held.start} to {held.end}; it becomes {new}")
@@ -242,14 +254,14 @@ def warn_of_clamped(run: Invocation, resets: Iterable[Reset]) -> None:
 
 
 def warn_of_unsaved(run: Invocation, groups: Iterable[GroupDescription], saved: GroupOffsets) -> None:
-    """Warns about partitions that have a committed offset now and no saved one, once for each group."""
+    """Warn about partitions that have a committed offset now and no saved one, once for each group."""
     for group in groups:
         name = group.outcome.name
         topics = {tp.topic for tp in saved[name]}
         kept = [
-            (one.tp, one.committed_offset)
-            for one in group.offsets
-            if one.committed_offset >= 0 and one.tp.topic in topics and one.tp not in saved[name]
+            (current.tp, current.committed_offset)
+            for current in group.offsets
+            if current.committed_offset >= 0 and current.tp.topic in topics and current.tp not in saved[name]
         ]
         if len(kept) == 1:
             ((tp, offset),) = kept

@@ -206,9 +206,12 @@ def _rows(
 ) -> list[ActionRow]:
     would = "" if is_done else "would be "
     rows = [
-        *(_offset_row("reset offset", one, committed, f"{would}reset") for one in planned.inputs),
-        *(_offset_row("seek to end", one, committed, f"{would}reset") for one in planned.intermediates),
-        *(_topic_row(one.name, one, None) for one in planned.problems),
+        *(_offset_row("reset offset", input_, committed, f"{would}reset") for input_ in planned.inputs),
+        *(
+            _offset_row("seek to end", intermediate, committed, f"{would}reset")
+            for intermediate in planned.intermediates
+        ),
+        *(_topic_row(problem.name, problem, None) for problem in planned.problems),
     ]
     for topic in planned.internal_topics:
         outcome = deleted.get(topic, _NOT_ATTEMPTED) if is_done else Outcome(topic)
@@ -216,16 +219,16 @@ def _rows(
     return rows
 
 
-def _offset_row(action: str, one: Reset, committed: Mapping[TopicPartition, Outcome], status: str) -> ActionRow:
-    outcome = one.outcome
+def _offset_row(action: str, planned: Reset, committed: Mapping[TopicPartition, Outcome], status: str) -> ActionRow:
+    outcome = planned.outcome
     if outcome.is_done and committed:
-        outcome = committed[one.tp]
+        outcome = committed[planned.tp]
     return ActionRow(
         action=action,
-        topic=one.topic,
-        partition=one.partition,
-        old_offset=one.old,
-        new_offset=one.new,
+        topic=planned.topic,
+        partition=planned.partition,
+        old_offset=planned.old,
+        new_offset=planned.new,
         status=status if outcome.is_done else None,
         **outcome_error(outcome),
     )

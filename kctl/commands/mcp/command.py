@@ -109,7 +109,7 @@ class Confirmations:
         self._pending: dict[str, tuple[str, float]] = {}
 
     def issue(self, tool: str, arguments: Mapping[str, object]) -> str:
-        """A confirmation for the change of a dry run; if there are too many, the oldest one becomes invalid."""
+        """Return a confirmation for the change of a dry run; if there are too many, the oldest one becomes invalid."""
         while len(self._pending) >= PENDING_MAX:
             del self._pending[next(iter(self._pending))]
         token = secrets.token_urlsafe(16)
@@ -117,7 +117,7 @@ class Confirmations:
         return token
 
     def redeem(self, token: object, tool: str, arguments: Mapping[str, object]) -> None:
-        """Raises UsageError unless the token is that of this call, not used and not too old."""
+        """Raise UsageError unless the token is that of this call, not used and not too old."""
         call, valid_until_s = self._pending.get(token if isinstance(token, str) else "", ("", 0.0))
         if call != _call(tool, arguments):
             raise UsageError(
@@ -160,7 +160,7 @@ class Outcome(NamedTuple):
 
 
 async def run(words: Sequence[str], timeout_ms: int = TOOL_TIMEOUT_MS) -> Outcome:
-    """Runs `kctl` with these words and --format json."""
+    """Run `kctl` with these words and --format json."""
     process = await asyncio.create_subprocess_exec(
         *module_command("kctl"),
         *words,
@@ -202,7 +202,7 @@ async def _read(stream: asyncio.StreamReader, most: int) -> bytes:
 
 
 async def _drain(stream: asyncio.StreamReader, most: int) -> bytes:
-    """Reads to the end and returns the first bytes."""
+    """Read to the end and return the first bytes."""
     data = bytearray()
     while chunk := await stream.read(_CHUNK):
         data += chunk[: most - len(data)]

@@ -17,7 +17,9 @@ class Roots:
     """The allowed folders and URLs."""
 
     def __init__(self, texts: Iterable[str] = ()) -> None:
-        """Raises UsageError for a text that is neither an existing folder nor a URL of an object store."""
+        """Open the target; raise UsageError for a text that is neither an existing folder nor a URL of an object
+        store.
+        """
         self._roots = tuple(_resolved(text) for text in texts)
         for root in self._roots:
             if not is_object_store(root) and not os.path.isdir(root):
@@ -29,7 +31,7 @@ class Roots:
         return not self._roots
 
     def checked(self, text: str) -> str:
-        """The target without symbolic links and `..`.  Raises UsageError for one that is not in a root."""
+        """Return the target without symbolic links and `..`.  Raises UsageError for one that is not in a root."""
         target = _resolved(text)
         if not any(target == root or target.startswith(f"{root.rstrip('/')}/") for root in self._roots):
             raise UsageError(

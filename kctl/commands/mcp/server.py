@@ -170,7 +170,7 @@ class Tool(NamedTuple):
         return any(_is_target(param) for param in self.parameters.values())
 
     def command_line(self, arguments: Mapping[str, object], roots: Roots | None = None) -> list[str]:
-        """The words of the command.
+        """Return the words of the command.
 
         Raises UsageError for arguments that are not in the schema, and for targets that are not in the `roots`.
         """
@@ -202,7 +202,7 @@ class Tool(NamedTuple):
 
 
 def tools(*, allow_writes: bool, has_roots: bool = True) -> dict[str, Tool]:
-    """The tools by name; without roots, those that need none."""
+    """Return the tools by name; without roots, those that need none."""
     names = READING + (ADDING + DELETING if allow_writes else ())
     return {tool.name: tool for tool in map(_tool, names) if has_roots or not tool.needs_root}
 
@@ -240,18 +240,18 @@ def _command(words: Sequence[str]) -> Any:
 
 
 def _schema(param: Parameter) -> dict[str, Any]:
-    one: dict[str, Any]
+    schema: dict[str, Any]
     if is_flag(param):
-        one = {"type": "boolean"}
+        schema = {"type": "boolean"}
     elif bounds := number_range(param):
-        one = {"type": "integer", "minimum": bounds[0], "maximum": bounds[1]}
+        schema = {"type": "integer", "minimum": bounds[0], "maximum": bounds[1]}
     else:
-        one = {"type": "string", "maxLength": _TEXT_CHARACTERS_MAX}
+        schema = {"type": "string", "maxLength": _TEXT_CHARACTERS_MAX}
         if choices_of(param):
-            one["enum"] = list(choices_of(param))
+            schema["enum"] = list(choices_of(param))
     if repeats(param):
-        one = {"type": "array", "items": one, "maxItems": _LIST_ITEMS_MAX}
-    return one | {"description": help_of(param)}
+        schema = {"type": "array", "items": schema, "maxItems": _LIST_ITEMS_MAX}
+    return schema | {"description": help_of(param)}
 
 
 def _texts(name: str, param: Parameter, value: object) -> list[str]:
@@ -259,7 +259,7 @@ def _texts(name: str, param: Parameter, value: object) -> list[str]:
         return [_text(name, param, value)]
     if not isinstance(value, list) or len(value) > _LIST_ITEMS_MAX:
         raise UsageError(f"the argument {name} is a list of at most {_LIST_ITEMS_MAX:,} strings")
-    return [_text(name, param, one) for one in value]
+    return [_text(name, param, element) for element in value]
 
 
 def _text(name: str, param: Parameter, value: object) -> str:
@@ -291,7 +291,7 @@ INSTRUCTIONS = (
 
 
 def serve(cluster_options: Sequence[str], roots: Roots, *, allow_writes: bool) -> None:
-    """Serves until the end of standard input.
+    """Serve until the end of standard input.
 
     `cluster_options` are those of every command line, and `roots` contain the exports that calls may name.
     """
@@ -322,11 +322,11 @@ class ToolServer:
         self._calls = asyncio.Semaphore(TOOL_CALLS_MAX)
 
     async def list_tools(self, _context: Any, _params: Any) -> types.ListToolsResult:
-        """All tools, on one page."""
+        """Return all tools, on one page."""
         return types.ListToolsResult(tools=[_described(tool) for tool in self._tools.values()])
 
     async def call_tool(self, _context: Any, params: Any) -> types.CallToolResult:
-        """Runs a command; errors are results too."""
+        """Run a command; errors are results too."""
         try:
             tool = self._tools.get(params.name)
             if tool is None and params.name in self._known:

@@ -73,7 +73,7 @@ class Results:
         return LoadRun(self._load, self._measured, self._report)
 
     def _report(self) -> None:
-        """Shows an interval when it is over: a row of plain and jsonl, else a note."""
+        """Show an interval when it is over: a row of plain and jsonl, else a note."""
         found = self._measured.interval(time.perf_counter_ns())
         if found is None:
             return
@@ -86,7 +86,7 @@ class Results:
 
     @contextlib.contextmanager
     def shown(self) -> Iterator[LoadRun]:
-        """Starts the measurement; shows the total at the end, also when the run was interrupted or failed."""
+        """Start the measurement; show the total at the end, also when the run was interrupted or failed."""
         load_run = self._begin()
         try:
             yield load_run
@@ -133,7 +133,7 @@ class Results:
 
 
 def _text(row: ResultRow) -> str:
-    """Rates and latencies in words."""
+    """Return the rates and latencies in words."""
     latency = "" if row.p99_ms is None else f", p50 {row.p50_ms} ms, p99 {row.p99_ms} ms, max {row.max_ms} ms"
     return f"{row.records_per_s:,.0f} records/s, {row.mb_per_s:,.2f} MB/s{latency}"
 

@@ -135,7 +135,7 @@ def parse_load(
     rate: int | None = None,
     default_ms: int | None,
 ) -> Load:
-    """The load of the options; `default_ms` is the duration without any limit.  Raises UsageError."""
+    """Return the load of the options; `default_ms` is the duration without any limit.  Raises UsageError."""
     duration_ms: int | None = duration
     if records is None and duration_ms is None:
         duration_ms = default_ms
@@ -148,7 +148,7 @@ def parse_load(
 
 
 def parse_sizes(text: str) -> SizeDistribution:
-    """Sizes, ranges of sizes and their weights.  Raises UsageError."""
+    """Return the sizes, ranges of sizes and their weights.  Raises UsageError."""
     ranges, weights = [], []
     for part in text.split(","):
         found = re.fullmatch(r"([^-:]+)(?:-([^-:]+))?(?::([0-9]+))?", part)
@@ -165,7 +165,7 @@ def parse_sizes(text: str) -> SizeDistribution:
 
 
 def record_values(size: str, payload_file: str | None, random: Random) -> Iterator[bytes]:
-    """The values of the test records.  Raises UsageError."""
+    """Return the values of the test records.  Raises UsageError."""
     if payload_file is None:
         return random_values(parse_sizes(size), random)
     try:
@@ -202,7 +202,7 @@ Ranges = dict[TopicPartition, OffsetRange]
 
 
 def ranges_of(run: Invocation, topic: str) -> Ranges | None:
-    """The offsets of the topic; None if it does not exist."""
+    """Return the offsets of the topic; None if it does not exist."""
 
     async def look(client: ClusterClient) -> Ranges | None:
         try:
@@ -217,7 +217,7 @@ def ranges_of(run: Invocation, topic: str) -> Ranges | None:
 
 
 def prepare(run: Invocation, topic: str, creation: Creation, client: str, *, dry_run: bool) -> Ranges | None:
-    """The offsets of a topic that may be written to; None after a dry run, which has shown what would be done.
+    """Return the offsets of a topic that may be written to; None after a dry run, which has shown what would be done.
 
     Raises ApiError without the topic, and Refused without consent to write to a topic with records.
     """
@@ -235,7 +235,7 @@ def prepare(run: Invocation, topic: str, creation: Creation, client: str, *, dry
         run.console.note(f"topic '{topic}' was created; 'kctl topics delete {topic}' deletes it")
         run.restart_timeout()
         found = ranges_of(run, topic) or {}
-    records = sum(one.end - one.start for one in found.values())
+    records = sum(range_.end - range_.start for range_ in found.values())
     if dry_run:
         run.console.show_one(DryRunItem(topic, "would be written to", len(found), records, client))
         return None
@@ -394,9 +394,9 @@ def consume(
     if found is None:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic '{topic}' does not exist")
     if from_ == "end":
-        ranges = {tp: (one.end, INT64_MAX) for tp, one in found.items()}
+        ranges = {tp: (range_.end, INT64_MAX) for tp, range_ in found.items()}
     else:
-        ranges = {tp: (one.start, one.end) for tp, one in found.items()}
+        ranges = {tp: (range_.start, range_.end) for tp, range_ in found.items()}
     with results.shown() as load_run:
         chosen.consume(ranges, load_run)
     return results.status()
@@ -467,5 +467,5 @@ def latency(
     if found is None:
         return ExitStatus.DONE
     with results.shown() as load_run:
-        chosen.round_trips({tp: one.end for tp, one in found.items()}, test_records, load_run)
+        chosen.round_trips({tp: range_.end for tp, range_ in found.items()}, test_records, load_run)
     return results.status()

@@ -258,7 +258,7 @@ class DeliveryLog:
         """The first and the last offset of each partition."""
 
     def add(self, delivery: Delivery) -> None:
-        """Adds a batch that was acknowledged or has failed."""
+        """Add a batch that was acknowledged or has failed."""
         count = delivery.count
         self._count += count
         if self._has_rows:
@@ -272,7 +272,7 @@ class DeliveryLog:
             self._spans[delivery.tp.partition] = (min(first, known_first), max(last, known_last))
 
     def abort(self) -> None:
-        """Marks all records as failed: the transaction was aborted."""
+        """Mark all records as failed: the transaction was aborted."""
         aborted = ApiError(ErrorCode.OPERATION_NOT_ATTEMPTED, "the transaction was aborted")
         for batch in self._batches:
             batch.error = batch.error or aborted
@@ -281,7 +281,7 @@ class DeliveryLog:
         self.failed = self._count
 
     def show(self, console: Console) -> None:
-        """The rows on stdout, and the summary on stderr."""
+        """Show the rows on stdout, and the summary on stderr."""
         if self._has_rows:
             self._batches.sort(key=lambda batch: (batch.tp, batch.base_offset))
             console.show(DeliveryRow, self._rows())
@@ -291,7 +291,7 @@ class DeliveryLog:
             console.note("nothing to write")
 
     def summarise(self, console: Console) -> None:
-        """Writes the summary to stderr; nothing without any completed batch."""
+        """Write the summary to stderr; nothing without any completed batch."""
         if not self._count:
             return
         where = "; ".join(
@@ -324,13 +324,14 @@ class _Partitions:
         self._known: set[int] = set()
 
     async def look_up(self) -> None:
-        """Raises ApiError for a topic that does not exist."""
+        """Raise ApiError for a topic that does not exist."""
 
         self._known = {tp.partition for tp in await partitions_of(self._client, [self._topic])}
 
     async def check(self, partition: int | None) -> None:
-        """Refreshes the metadata before it refuses a partition, because partitions can be added.  None is any
-        partition.  Raises ApiError.
+        """Refresh the metadata before it refuses a partition, because partitions can be added.
+
+        None is any partition.  Raises ApiError.
         """
         if partition is None or partition in self._known:
             return
@@ -361,7 +362,7 @@ async def _write(producer: Producer, feed: Coroutine[None, None, None]) -> None:
 async def _write_together(
     producer: Producer, transaction: Transaction, feed: Coroutine[None, None, None], log: DeliveryLog
 ) -> None:
-    """Writes all records in one transaction.  A failed commit is reported unchanged, because its outcome is unknown."""
+    """Write all records in one transaction.  A failed commit is reported unchanged, because its outcome is unknown."""
     try:
         await feed
         await producer.flush()
@@ -442,7 +443,7 @@ async def _feed(
 
 @contextlib.contextmanager
 def _descriptor(file: str | None) -> Iterator[tuple[int, str]]:
-    """The input and its name.  Raises UsageError for a file that cannot be read."""
+    """Provide the input and its name.  Raises UsageError for a file that cannot be read."""
     if file is None or file == "-":
         yield sys.stdin.fileno(), "standard input"
         return

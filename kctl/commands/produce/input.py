@@ -32,7 +32,7 @@ class LineFormat(NamedTuple):
     """The text of a null key or value."""
 
     def record(self, line: bytes) -> ReadRecord:
-        """The record of a line.  Raises UsageError for a line without the separator."""
+        """Return the record of a line.  Raises UsageError for a line without the separator."""
         key: bytes | None = None
         value: bytes | None = line
         if self.key_separator is not None:
@@ -46,7 +46,10 @@ class LineFormat(NamedTuple):
 
 
 def json_record(line: bytes) -> ReadRecord | None:
-    """A record from a line that `kctl consume --format jsonl` wrote; None for a blank line.  Raises UsageError."""
+    """Return a record from a line that `kctl consume --format jsonl` wrote; None for a blank line.
+
+    Raises UsageError.
+    """
     if not line.strip():
         return None
     try:
@@ -61,7 +64,7 @@ class InputOptions:
     def __init__(
         self, input_: str, key_separator: str | None, null_marker: str | None, record_format: str | None
     ) -> None:
-        """Raises UsageError for a format that cannot be read."""
+        """Parse the format; raise UsageError for one that cannot be read."""
         self.input = input_
         self._key_separator = None if key_separator is None else key_separator.encode()
         self._null_marker = None if null_marker is None else null_marker.encode()
@@ -82,7 +85,8 @@ class InputOptions:
         )
 
     async def groups(self, descriptor: int) -> AsyncIterator[Iterator[ReadRecord | None]]:
-        """The records of the input, in groups as they arrive; a group raises UsageError at its first invalid record.
+        """Yield the records of the input, in groups as they arrive; a group raises UsageError at its first invalid
+        record.
 
         None is a blank line, which counts and is no record.
         """
@@ -125,7 +129,7 @@ class _LineSplitter:
 
 
 async def read_chunks(descriptor: int) -> AsyncIterator[bytes]:
-    """The data of the descriptor, read without a thread: one that waits for a terminal could not be interrupted.
+    """Yield the data of the descriptor, read without a thread: one that waits for a terminal could not be interrupted.
 
     Raises KctlError if it cannot be read.
     """
@@ -179,7 +183,7 @@ class Encoding(NamedTuple):
 def encoding_of(
     run: Invocation, topic: str, key_schema: str | None, value_schema: str | None, registry_url: str | None
 ) -> Encoding:
-    """Raises UsageError, ConfigError, SchemaError and RegistryUnreachable."""
+    """Return the encoding; raise UsageError, ConfigError, SchemaError and RegistryUnreachable."""
     if key_schema is None and value_schema is None:
         if registry_url is not None:
             raise UsageError("--schema-registry requires --value-schema or --key-schema")

@@ -83,7 +83,7 @@ class RecordRow(NamedTuple):
 
 
 def record_item(tp: TopicPartition, record: Record) -> RecordItem:
-    """A record with keys and values as text where the bytes are UTF-8, else as base64."""
+    """Return a record with keys and values as text where the bytes are UTF-8, else as base64."""
     key, key_encoding = encode_bytes(record.key)
     value, value_encoding = encode_bytes(record.value)
     return RecordItem(
@@ -101,12 +101,12 @@ def record_item(tp: TopicPartition, record: Record) -> RecordItem:
 
 
 def record_lines(tp: TopicPartition, records: Iterable[Record]) -> Iterator[str]:
-    """The JSON of `record_item` for each record, without an object for each."""
+    """Return the JSON of `record_item` for each record, without an object for each."""
     return (f"{{{members}}}" for members in record_members(tp, records))
 
 
 def record_members(tp: TopicPartition, records: Iterable[Record]) -> Iterator[str]:
-    """The members of the JSON object of `record_item`, without braces."""
+    """Yield the members of the JSON object of `record_item`, without braces."""
     start = f'"topic":{encode_text(tp.topic)},"partition":{tp.partition},"offset":'
     before_ms, times = -1, _times(-1)
     for offset, timestamp_ms, key, value, headers in records:
@@ -126,12 +126,12 @@ def _times(timestamp_ms: int) -> str:
 
 
 def header_json(name: str, data: bytes | None) -> str:
-    """A header as a JSON object."""
+    """Return a header as a JSON object."""
     return f'{{"key":{encode_text(name)},"value":{json_of(data, "encoding")}}}'
 
 
 def json_of(data: bytes | None, encoding_name: str) -> str:
-    """The bytes as JSON, and after a comma their encoding as the member of this name."""
+    """Return the bytes as JSON, and after a comma their encoding as the member of this name."""
     if data is None:
         return f'null,"{encoding_name}":null'
     try:
@@ -143,7 +143,7 @@ def json_of(data: bytes | None, encoding_name: str) -> str:
 def decoded_item(
     tp: TopicPartition, record: Record, key_schema_id: int | None, value_schema_id: int | None
 ) -> DecodedItem:
-    """A record with JSON values where there is a schema."""
+    """Return a record with JSON values where there is a schema."""
     key, key_encoding = encode_bytes(record.key) if key_schema_id is None else _parsed(record.key)
     value, value_encoding = encode_bytes(record.value) if value_schema_id is None else _parsed(record.value)
     return DecodedItem(
@@ -163,7 +163,7 @@ def decoded_item(
 
 
 def _parsed(data: bytes | None) -> tuple[object, str | None]:
-    """(JSON value, "json"); text if a mask has left no JSON."""
+    """Return (JSON value, "json"); text if a mask has left no JSON."""
     try:
         return json.loads(data or b""), "json"
     except (ValueError, RecursionError):
@@ -171,7 +171,7 @@ def _parsed(data: bytes | None) -> tuple[object, str | None]:
 
 
 def record_row(tp: TopicPartition, record: Record) -> RecordRow:
-    """A record with bytes that are not UTF-8 as \\xNN."""
+    """Return a record with bytes that are not UTF-8 as \\xNN."""
     return RecordRow(
         tp.partition,
         record.offset,
@@ -183,12 +183,14 @@ def record_row(tp: TopicPartition, record: Record) -> RecordRow:
 
 
 def header_cells(headers: Sequence[tuple[str, bytes | None]]) -> list[dict[str, str | None]]:
-    """The headers as the console shows them in one cell: `name=value`, and `name` alone where the value is null."""
+    """Return the headers as the console shows them in one cell: `name=value`, and `name` alone where the value is
+    null.
+    """
     return [{name: text_of(data)} for name, data in headers]
 
 
 def decode_bytes(text: object, encoding: object) -> bytes | None:
-    """The inverse of encode_bytes, and the text of a JSON value with the encoding `json`.  Raises UsageError."""
+    """Return the inverse of encode_bytes, and the text of a JSON value with the encoding `json`.  Raises UsageError."""
     if encoding == "json":
         return json.dumps(text, ensure_ascii=False).encode(errors="backslashreplace")
     if text is None:
@@ -221,7 +223,8 @@ _NO_PARTITION = -1
 
 
 def read_record(item: object) -> ReadRecord | None:
-    """A record from the object of record_item, or from some of its fields; None for a batch that dump-log describes.
+    """Return a record from the object of record_item, or from some of its fields; None for a batch that dump-log
+    describes.
 
     Raises UsageError, also for a field that none of kctl's commands writes: it would have no effect.  The value has to
     be one of the fields: a record with a key and without a value deletes the key in a compacted topic.
@@ -239,16 +242,16 @@ def read_record(item: object) -> ReadRecord | None:
         raise UsageError('no "value" in it; that of a record without one is null')
     headers = item.get("headers") or []
     if not isinstance(headers, list) or not all(
-        isinstance(one, dict) and isinstance(one.get("key"), str) for one in headers
+        isinstance(header, dict) and isinstance(header.get("key"), str) for header in headers
     ):
         raise UsageError('headers are a list of {"key", "value"}')
-    for one in headers:
-        _check_unicode(one["key"])
+    for header in headers:
+        _check_unicode(header["key"])
     partition = item.get("partition")
     return ReadRecord(
         decode_bytes(item.get("key"), item.get("key_encoding")),
         decode_bytes(item.get("value"), item.get("value_encoding")),
-        tuple((one["key"], decode_bytes(one.get("value"), one.get("encoding"))) for one in headers),
+        tuple((header["key"], decode_bytes(header.get("value"), header.get("encoding"))) for header in headers),
         None if partition == _NO_PARTITION and "file" in item else _integer(item, "partition", INT32_MAX),
         _timestamp(item),
     )

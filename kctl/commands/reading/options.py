@@ -128,7 +128,7 @@ class Selecting:
         self._search = search
 
     def warn_of_shortened(self, console: Console) -> None:
-        """Warns if --grep has not searched some values to their end."""
+        """Warn if --grep has not searched some values to their end."""
         if self._search is not None and self._search.shortened:
             console.warn(
                 f"--grep searched only the first {SEARCHED_BYTES_MAX:,} bytes of"
@@ -137,7 +137,7 @@ class Selecting:
 
 
 def selecting(options: SelectOptions) -> Selecting:
-    """The selection that the options describe.  Raises UsageError."""
+    """Return the selection that the options describe.  Raises UsageError."""
     if options.partition_of_key and options.key is None:
         raise UsageError("--partition-of-key requires --key")
     key = None if options.key is None else parse_bytes(options.key, "--key")
@@ -161,7 +161,7 @@ CONTINUE_REMEDY = "'--on-truncation continue' reads on where the logs part"
 def select_partitions(
     tps: list[TopicPartition], requested: list[int] | None, key: bytes | None = None
 ) -> list[TopicPartition]:
-    """The requested partitions of all partitions of a topic, and of these those that partitioners select for the key.
+    """Return the requested partitions of a topic, and of these those that partitioners select for the key.
 
     Raises ApiError for a partition that does not exist.
     """
@@ -181,7 +181,7 @@ def select_partitions(
 async def reachable(
     console: Console, client: ClusterClient, tps: list[TopicPartition], isolation: IsolationLevel
 ) -> dict[TopicPartition, OffsetRange]:
-    """The offset ranges of the partitions; those with an error are omitted with a warning.
+    """Return the offset ranges of the partitions; those with an error are omitted with a warning.
 
     Raises ApiError if all have an error.
     """
@@ -202,25 +202,25 @@ async def reachable(
 async def starts(
     client: ClusterClient, tps: Collection[TopicPartition], lower: OffsetSpec, isolation: IsolationLevel
 ) -> dict[TopicPartition, Position]:
-    """Where reading from `lower` starts, moved into the range of each partition.  Raises ApiError."""
+    """Return where reading from `lower` starts, moved into the range of each partition.  Raises ApiError."""
     held = await offset_ranges(client, tps, isolation=isolation)
     requested = await resolve(client, held, lower)
     return {tp: Position(inside(range_, requested[tp])) for tp, range_ in held.items()}
 
 
 def named_partitions(tps: Sequence[TopicPartition]) -> str:
-    """The first partitions, and the number of the others."""
+    """Return the first partitions, and the number of the others."""
     more = f" and {len(tps) - NAMED_MAX} more" if len(tps) > NAMED_MAX else ""
     return ", ".join(map(str, tps[:NAMED_MAX])) + more
 
 
 def inside(range_: OffsetRange, offset: int) -> int:
-    """The offset moved into the range."""
+    """Return the offset moved into the range."""
     return min(max(offset, range_.start), range_.end)
 
 
 def drop_finished(consumer: Consumer, ends: Mapping[TopicPartition, int]) -> None:
-    """Stops fetching partitions that have reached their ends."""
+    """Stop fetching partitions that have reached their ends."""
     for tp, end in ends.items():
         if tp in consumer.positions and consumer.positions[tp] >= end:
             consumer.drop(tp)
@@ -233,12 +233,12 @@ _SUBJECT_VERSION = re.compile(r"(.+?)(?::([0-9]+|latest))?", re.DOTALL)
 
 
 def registry_client(properties: Mapping[str, str], url: str | None) -> RegistryClient:
-    """The registry of the option or the properties.  Raises UsageError and ConfigError."""
+    """Return the registry of the option or the properties.  Raises UsageError and ConfigError."""
     return RegistryClient(registry_of(properties, url))
 
 
 def registry_of(properties: Mapping[str, str], url: str | None) -> RegistrySettings:
-    """The settings of the registry of the option or the properties.  Raises UsageError and ConfigError."""
+    """Return the settings of the registry of the option or the properties.  Raises UsageError and ConfigError."""
     settings = registry_settings(properties, url)
     if settings is None:
         raise UsageError("no schema registry: use --schema-registry URL, or schema.registry.url in --command-config")
@@ -246,7 +246,8 @@ def registry_of(properties: Mapping[str, str], url: str | None) -> RegistrySetti
 
 
 def encoder_of(client: RegistryClient, text: str, default_subject: str, option: str) -> Encoder:
-    """The encoder of `latest`, `id:17`, `SUBJECT` or `SUBJECT:3`, each with `#MESSAGE` for a message type of Protobuf.
+    """Return the encoder of `latest`, `id:17`, `SUBJECT` or `SUBJECT:3`, each with `#MESSAGE` for a message type of
+    Protobuf.
 
     Raises UsageError, SchemaError and RegistryUnreachable.
     """
@@ -289,11 +290,13 @@ class ScanProgress:
         self._line.hide()
 
     def hide(self) -> None:
-        """Erases the line before other output."""
+        """Erase the line before other output."""
         self._line.hide()
 
     def update(self, positions: Mapping[TopicPartition, int], *, found: int) -> None:
-        """The positions of the partitions that are still read, and the number of selected records."""
+        """Show the progress: the positions of the partitions that are still read, and the number of selected
+        records.
+        """
         unread = sum(max(0, end - positions[tp]) for tp, (_, end) in self._bounds.items() if tp in positions)
         done = self._total - unread
         self._line.update(done, note=f"{found:,} selected{rate_note(done, self._total, self._clock() - self._begun_s)}")

@@ -42,7 +42,7 @@ class _Timer:
         self._is_working = False
 
     def run(self, work: Callable[[], T]) -> T:
-        """The result of `work`.  Raises Expired."""
+        """Return the result of `work`.  Raises Expired."""
         signal.signal(signal.SIGALRM, self._expire)
         self._is_working = True
         signal.setitimer(signal.ITIMER_REAL, TIME_S_MAX)
@@ -85,7 +85,10 @@ class TimedExpression:
             raise UsageError(f"{option}: the expression takes more than {TIME_S_MAX:g} s to compile") from None
 
     def within_limit(self, work: Callable[[re.Pattern[str]], T], what: str) -> T:
-        """The result of `work` with the expression.  Raises SearchTooSlow, in which `what` names the searched text."""
+        """Return the result of `work` with the expression.
+
+        Raises SearchTooSlow, in which `what` names the searched text.
+        """
         try:
             return within_limit(lambda: work(self.compiled))
         except Expired:
@@ -99,7 +102,7 @@ class NamePattern:
     """A regular expression that names match as a whole."""
 
     def __init__(self, option: str, pattern: str) -> None:
-        """Raises UsageError for an invalid expression."""
+        """Compile the expression; raise UsageError for an invalid one."""
         self._expression = TimedExpression(option, pattern)
         self._text = f"{option} '{pattern}'"
 
@@ -107,7 +110,7 @@ class NamePattern:
         return self._text
 
     def select(self, names: Iterable[str]) -> list[str]:
-        """The matching names, in their order.  Raises SearchTooSlow if all together take too long."""
+        """Return the matching names, in their order.  Raises SearchTooSlow if all together take too long."""
         return self._expression.within_limit(
             lambda compiled: [name for name in names if compiled.fullmatch(name)], "all names"
         )
@@ -117,14 +120,14 @@ class TimedSearch:
     """A regular expression on UTF-8 values; bytes that are not UTF-8 are surrogates.  Owner: the main thread."""
 
     def __init__(self, pattern: str) -> None:
-        """Raises UsageError for an invalid expression."""
+        """Compile the expression; raise UsageError for an invalid one."""
         self.shortened = 0
         """Number of values of which only the first SEARCHED_BYTES_MAX bytes were searched without a match."""
         self._expression = TimedExpression("--grep", pattern)
         self._literal = None if _SPECIAL.search(pattern) else pattern.encode()
 
     def __call__(self, tp: TopicPartition, record: Record) -> bool:
-        """Whether the value contains a match; null values do not.  Raises SearchTooSlow."""
+        """Return whether the value contains a match; null values do not.  Raises SearchTooSlow."""
         value = record.value
         if value is None:
             return False

@@ -190,13 +190,13 @@ def _ended_row(row: PlanRow, move: Move, situation: Situation) -> PlanRow:
 
 
 def _note_left(run: Invocation, phases: Sequence[Sequence[Move]]) -> None:
-    """Shows how many partitions were not tried."""
+    """Show how many partitions were not tried."""
     if left := sum(map(len, phases)):
         run.console.note(f"not started in later phases: {counted(left, 'partition')}; the same command continues")
 
 
 def _refuse_beside_others(run: Invocation, situation: Situation, *, additional: bool, compat: str | None) -> None:
-    """Raises Refused if other partitions are being moved, as Kafka does; repeating an ongoing move is allowed."""
+    """Raise Refused if other partitions are being moved, as Kafka does; repeating an ongoing move is allowed."""
     same = {move.tp for move in situation.moves if move.is_under_way}
     others = [str(tp) for tp in situation.ongoing if tp not in same]
     if not others or additional:
@@ -287,7 +287,7 @@ def _endless(estimate: Estimate, rate: int | None) -> str:
 
 
 def _is_refusal(error: BaseException) -> bool:
-    """Whether brokers refused the request, so that nothing has started; after other errors it may have."""
+    """Return whether brokers refused the request, so that nothing has started; after other errors it may have."""
     return isinstance(error, ApiError) and error.code not in {ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NETWORK_EXCEPTION}
 
 

@@ -72,7 +72,7 @@ def list_moves(ctx: typer.Context, *, compat: Compat = None) -> ExitStatus:
     if compat:
         run.console.verbatim(reassign_compat.listed(ongoing))
     else:
-        run.console.show(OngoingRow, [list_row(tp, one) for tp, one in ongoing.items()])
+        run.console.show(OngoingRow, [list_row(tp, reassignment) for tp, reassignment in ongoing.items()])
     return ExitStatus.DONE
 
 
@@ -80,7 +80,7 @@ def list_moves(ctx: typer.Context, *, compat: Compat = None) -> ExitStatus:
 
 
 def records_of(state_dir: str | None, cluster_id: str | None) -> ThrottleRecords:
-    """The throttle records of this cluster."""
+    """Return the throttle records of this cluster."""
     if state_dir:
         folder = Path(state_dir).expanduser().absolute()
     else:

@@ -64,7 +64,7 @@ class BrokerRow(NamedTuple):
 
 
 def broker_columns(*, leaders_only: bool) -> Sequence[Column]:
-    """A narrow terminal shows leaders of a plan that moves only these, else bytes."""
+    """Return the columns of brokers: a narrow terminal shows leaders of a plan that moves only these, else bytes."""
     columns = columns_of(BrokerRow)
     if not leaders_only:
         return columns
@@ -99,7 +99,7 @@ class PlanReport(NamedTuple):
 
 
 def broker_row(change: BrokerChange) -> BrokerRow:
-    """One broker; with an error if its free space is too small."""
+    """Return one broker; with an error if its free space is too small."""
     error = code_error(ErrorCode.NONE)
     if change.lacks_space:
         received, free = (counted(size or 0, "byte") for size in (change.bytes_received, change.free_bytes))
@@ -122,7 +122,7 @@ def broker_row(change: BrokerChange) -> BrokerRow:
 
 
 def planned_move(move: Move, phase: int) -> PlannedMove:
-    """One move; phases are counted from 1."""
+    """Return one move; phases are counted from 1."""
     return PlannedMove(
         move.tp.topic, move.tp.partition, list(move.current), list(move.target), move.bytes_to_move, phase
     )
@@ -135,13 +135,13 @@ class PlanFiles:
     """The files of a plan: one per phase, and one for the way back."""
 
     def __init__(self, output: str | None) -> None:
-        """Raises Refused if one of them exists already."""
+        """Choose the files; raise Refused if one of them exists already."""
         self._path = None if output is None else Path(output)
         if self._path is not None:
             self._refuse_existing([self._path, self._rollback(self._path)])
 
     def write(self, parts: Sequence[Sequence[Move]], *, is_split: bool) -> tuple[list[Path], Path] | None:
-        """Writes all of them or none, and returns their paths; None without --output.  Raises Refused."""
+        """Write all of them or none, and return their paths; None without --output.  Raises Refused."""
         if self._path is None:
             return None
         path, back = self._path, self._rollback(self._path)
@@ -156,13 +156,13 @@ class PlanFiles:
         undo = format_reassignment(rollback(moves), rollback_log_dirs(moves))
         done: list[Path] = []
         try:
-            for one, text in [(back, undo), *zip(paths, texts, strict=True)]:
-                done.append(one)
-                write_new(one, text + "\n")
+            for target, text in [(back, undo), *zip(paths, texts, strict=True)]:
+                done.append(target)
+                write_new(target, text + "\n")
         except OSError as error:
             # A file that another process has created meanwhile is not removed.
-            for one in done[:-1] if isinstance(error, FileExistsError) else done:
-                one.unlink(missing_ok=True)
+            for written in done[:-1] if isinstance(error, FileExistsError) else done:
+                written.unlink(missing_ok=True)
             raise KctlError(f"{done[-1]} cannot be written: {error.strerror}") from None
         return paths, back
 
@@ -178,7 +178,7 @@ class PlanFiles:
 
 
 def note_files(run: Invocation, files: Sequence[str], rollback_file: str | None, throttle: Rate | None) -> None:
-    """Shows the command lines that execute and undo the plan in the files, with the throttle of its estimates."""
+    """Show the command lines that execute and undo the plan in the files, with the throttle of its estimates."""
     options = f"--wait{f' --throttle {shlex.quote(throttle.text)}' if throttle else ''}{run.cluster_options()}"
     for name in files:
         run.console.note(f"to execute: kctl reassign execute {shlex.quote(name)} {options}")
@@ -334,7 +334,7 @@ def _targets(
     *,
     leaders_only: bool,
 ) -> Assignment:
-    """The new replicas of the partitions that change.  Raises KctlError, also if the goal is impossible."""
+    """Return the new replicas of the partitions that change.  Raises KctlError, also if the goal is impossible."""
     state = reading.state
     movable = _movable(reading, topics)
     _check_alive(reading, to_brokers or [])
@@ -363,7 +363,7 @@ def _targets(
 
 
 def _movable(reading: PlacementReading, topics: list[str] | None) -> list[TopicPartition]:
-    """The partitions of the topics.  Raises ApiError for an unknown topic."""
+    """Return the partitions of the topics.  Raises ApiError for an unknown topic."""
     for name in topics or []:
         if name not in reading.metadata.topics:
             raise topic_error(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

@@ -127,10 +127,10 @@ def plan_disks_of(
         PlannedDiskMove(tp.topic, tp.partition, broker, sizes.places[broker, tp], path, sizes.bytes[broker, tp])
         for (broker, tp), path in targets.items()
     ]
-    rows = [_row(one, log_dir) for one, log_dir in zip(disk_changes(log_dirs, targets), log_dirs, strict=True)]
+    rows = [_row(change, log_dir) for change, log_dir in zip(disk_changes(log_dirs, targets), log_dirs, strict=True)]
     report = DiskPlanReport(
         replicas_to_copy=len(targets),
-        bytes_to_move=sum(one.bytes_to_move for one in planned),
+        bytes_to_move=sum(move.bytes_to_move for move in planned),
         disks=rows,
         moves=planned,
         files=[str(path) for path in written[0]] if written else [],
@@ -140,8 +140,8 @@ def plan_disks_of(
         run.console.show_one(report)
     else:
         run.console.show(DiskRow, rows)
-    for one in failed:
-        run.console.warn(f"broker {one.name} did not describe its log directories: {one.message}")
+    for outcome in failed:
+        run.console.warn(f"broker {outcome.name} did not describe its log directories: {outcome.message}")
     if moves:
         run.console.note(f"{counted(len(moves), 'partition')} to change, {cost_text(moves, None)}")
         note_files(run, report.files, report.rollback_file, None)
@@ -153,7 +153,7 @@ def plan_disks_of(
 async def _read(
     client: ClusterClient, chosen: list[int] | None, drained: list[tuple[int, str]]
 ) -> tuple[ClusterMetadata, list[LogDir], list[Outcome]]:
-    """The cluster and the log directories, by broker and path.  Raises ApiError, and Refused during moves."""
+    """Return the cluster and the log directories, by broker and path.  Raises ApiError, and Refused during moves."""
     ongoing = await ongoing_if_supported(client)
     if ongoing:
         raise Refused(
@@ -165,10 +165,10 @@ async def _read(
     for broker in sorted(wanted - metadata.brokers.keys()):
         raise absent_broker(broker, metadata.brokers)
     log_dirs, failed = await describe_log_dirs(client, wanted)
-    copied = next((replica.tp for one in log_dirs for replica in one.replicas if replica.is_future), None)
+    copied = next((replica.tp for log_dir in log_dirs for replica in log_dir.replicas if replica.is_future), None)
     if copied is not None:
         raise Refused(f"replicas are being moved between log directories ({copied}, ...): wait, or cancel the moves")
-    return metadata, sorted(log_dirs, key=lambda one: (one.broker_id, one.path)), failed
+    return metadata, sorted(log_dirs, key=lambda log_dir: (log_dir.broker_id, log_dir.path)), failed
 
 
 def _directory(text: str) -> tuple[int, str]:
@@ -180,7 +180,7 @@ def _directory(text: str) -> tuple[int, str]:
 
 def _check_drained(log_dirs: list[LogDir], drained: list[tuple[int, str]]) -> None:
     for broker, path in drained:
-        own = {one.path: one.error for one in log_dirs if one.broker_id == broker}
+        own = {log_dir.path: log_dir.error for log_dir in log_dirs if log_dir.broker_id == broker}
         if path not in own:
             text = f"broker {broker} has no log directory {path}; it has {', '.join(sorted(own)) or 'none'}"
             raise ApiError(ErrorCode.LOG_DIR_NOT_FOUND, text)
@@ -191,16 +191,16 @@ def _check_drained(log_dirs: list[LogDir], drained: list[tuple[int, str]]) -> No
 
 
 def _movable(metadata: ClusterMetadata, topics: list[str] | None) -> set[Replica]:
-    """The replicas of the topics.  Raises ApiError for an unknown topic."""
+    """Return the replicas of the topics.  Raises ApiError for an unknown topic."""
     for name in topics or []:
         if name not in metadata.topics:
             raise topic_error(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     return {
-        (broker, TopicPartition(topic.name, one.partition))
+        (broker, TopicPartition(topic.name, partition.partition))
         for topic in metadata.topics.values()
         if topics is None or topic.name in topics
-        for one in topic.partitions
-        for broker in one.replicas
+        for partition in topic.partitions
+        for broker in partition.replicas
     }
 
 

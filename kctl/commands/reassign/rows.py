@@ -92,7 +92,7 @@ class CancelRow(NamedTuple):
 
 
 def plan_row(move: Move, status: str, outcome: Outcome | None = None) -> PlanRow:
-    """One move of `execute`; `outcome` is the result of starting it."""
+    """Return one move of `execute`; `outcome` is the result of starting it."""
     failure = move.problem or (outcome if outcome is not None and not outcome.is_done else None)
     return PlanRow(
         topic=move.tp.topic,
@@ -111,7 +111,7 @@ def plan_row(move: Move, status: str, outcome: Outcome | None = None) -> PlanRow
 
 
 def state_row(move: Move, situation: Situation) -> StateRow:
-    """One move of `status` and `verify`."""
+    """Return one move of `status` and `verify`."""
     state = situation.state_of(move)
     in_progress = state is MoveState.IN_PROGRESS
     return StateRow(
@@ -128,7 +128,7 @@ def state_row(move: Move, situation: Situation) -> StateRow:
 
 
 def end_error(move: Move, situation: Situation) -> ErrorFields:
-    """The error of a partition that is neither at its target nor moving there."""
+    """Return the error of a partition that is neither at its target nor moving there."""
     match situation.state_of(move):
         case MoveState.DIFFERENT:
             misplaced = _misplaced(move, situation)
@@ -145,13 +145,13 @@ def end_error(move: Move, situation: Situation) -> ErrorFields:
 
 
 def _log_dirs(move: Move) -> list[str]:
-    """The requested log directories, one per replica of the target."""
+    """Return the requested log directories, one per replica of the target."""
     by_broker = dict(move.log_dirs)
     return [by_broker.get(broker, ANY_LOG_DIR) for broker in move.target]
 
 
 def _misplaced(move: Move, situation: Situation) -> ErrorFields | None:
-    """The error of a replica on the right broker that is in another log directory and not moving."""
+    """Return the error of a replica on the right broker that is in another log directory and not moving."""
     if situation.replicas_of(move) != move.target:
         return None
     for broker, path in move.log_dirs:
@@ -163,12 +163,12 @@ def _misplaced(move: Move, situation: Situation) -> ErrorFields | None:
 
 
 def list_row(tp: TopicPartition, ongoing: Ongoing) -> OngoingRow:
-    """One partition of `list`."""
+    """Return one partition of `list`."""
     return OngoingRow(tp.topic, tp.partition, list(ongoing.replicas), list(ongoing.adding), list(ongoing.removing))
 
 
 def cancel_row(tp: TopicPartition, status: str, outcome: Outcome | None = None) -> CancelRow:
-    """One partition of `cancel`."""
+    """Return one partition of `cancel`."""
     failed = outcome is not None and not outcome.is_done
     return CancelRow(
         topic=tp.topic,
@@ -206,9 +206,11 @@ PlanOutput = Annotated[
 
 
 def broker_ids(text: str | None) -> list[int] | None:
-    """Broker ids of a list such as `1,2`, each once; None stays None.  Raises UsageError."""
+    """Return the broker ids of a list such as `1,2`, each once; None stays None.  Raises UsageError."""
     return (
-        None if text is None else sorted({parse_integer(one, "the id of a broker", low=0) for one in text.split(",")})
+        None
+        if text is None
+        else sorted({parse_integer(broker_id, "the id of a broker", low=0) for broker_id in text.split(",")})
     )
 
 
@@ -216,7 +218,9 @@ def broker_ids(text: str | None) -> list[int] | None:
 
 
 def show_states(run: Invocation, situation: Situation, compat: str | None) -> ExitStatus:
-    """Shows a row per move, or the text of Kafka's tool of version `compat`; UNMET while any move is in progress."""
+    """Show a row per move, or the text of Kafka's tool of version `compat`; return UNMET while any move is in
+    progress.
+    """
     rows = [state_row(move, situation) for move in situation.moves]
     states = {move: situation.state_of(move) for move in situation.moves}
     if compat:
@@ -233,7 +237,7 @@ def show_states(run: Invocation, situation: Situation, compat: str | None) -> Ex
 
 
 def show_cleared_throttles(run: Invocation, restored: Restored, compat: str | None) -> bool:
-    """Shows in `compat` which throttles were removed; False if the removal of one failed."""
+    """Show in `compat` which throttles were removed; return False if the removal of one failed."""
     if compat:
         run.console.verbatim(throttles_cleared(restored.brokers, restored.topics))
     return not restored.failed
@@ -243,7 +247,7 @@ def show_cleared_throttles(run: Invocation, restored: Restored, compat: str | No
 
 
 def plan_file(texts: list[str] | None, path: str | None) -> tuple[list[str] | None, str | None]:
-    """The partitions and the file: a single argument that is not a partition may name the file."""
+    """Return the partitions and the file: a single argument that is not a partition may name the file."""
     if (
         texts
         and len(texts) == 1
@@ -256,7 +260,7 @@ def plan_file(texts: list[str] | None, path: str | None) -> tuple[list[str] | No
 
 
 def read_targets(texts: list[str] | None, path: str | None, *, with_replicas: bool = True) -> Assignment | None:
-    """The reassignment in a file or in arguments; None if neither is given."""
+    """Return the reassignment in a file or in arguments; None if neither is given."""
     if texts and path:
         raise UsageError("give --reassignment-json-file or partitions, not both")
     if texts:
@@ -277,13 +281,13 @@ def read_targets(texts: list[str] | None, path: str | None, *, with_replicas: bo
 
 
 def read_log_dirs(path: str | None) -> LogDirTargets:
-    """The log directories in the file, which `read_targets` has accepted."""
+    """Return the log directories in the file, which `read_targets` has accepted."""
     return parse_log_dirs(_document(path)) if path else {}
 
 
 @functools.cache
 def _document(path: str) -> str:
-    """The text of the file, read once, because a pipe cannot be read twice."""
+    """Return the text of the file, read once, because a pipe cannot be read twice."""
     return read_text(path)
 
 
@@ -291,13 +295,13 @@ def _document(path: str) -> str:
 
 
 def least_duration_ms(moves: Sequence[Move], rate: int) -> int:
-    """The least duration: that of the broker that sends or receives most."""
+    """Return the least duration: that of the broker that sends or receives most."""
     incoming, outgoing = bytes_by_broker(moves)
     return move_duration_ms(max([*incoming.values(), *outgoing.values(), 0]), rate)
 
 
 def cost_text(moves: Sequence[Move], rate: int | None) -> str:
-    """Number of replicas and bytes to copy, and the least duration with a throttle."""
+    """Return the number of replicas and bytes to copy, and the least duration with a throttle."""
     possible = [move for move in moves if not move.problem]
     total = sum(move.bytes_to_move or 0 for move in possible)
     replicas = sum(len(move.adding) + len(move.relocating) for move in possible)
@@ -308,7 +312,7 @@ def cost_text(moves: Sequence[Move], rate: int | None) -> str:
 
 
 def duration_text(duration_ms: int) -> str:
-    """A length of time, rounded up to seconds."""
+    """Return a length of time, rounded up to seconds."""
     seconds = -(-duration_ms // 1000)
     hours, minutes = seconds // 3600, seconds // 60 % 60
     if hours:

@@ -78,12 +78,12 @@ class FormatReader:
         self._reading: Generator[None, None, ReadRecord] | None = None
 
     def feed(self, data: bytes) -> Iterator[ReadRecord]:
-        """The records that are complete with these bytes.  Raises UsageError for bytes not in the format."""
+        """Return the records that are complete with these bytes.  Raises UsageError for bytes not in the format."""
         self._input.add(data)
         return self._records()
 
     def finish(self) -> Iterator[ReadRecord]:
-        """The last record, if its delimiter is missing.  Raises UsageError if the input ends within a record."""
+        """Return the last record, if its delimiter is missing.  Raises UsageError if the input ends within a record."""
         self._input.has_ended = True
         return self._records()
 
@@ -105,7 +105,7 @@ class FormatReader:
                 return
 
     def _plain_records(self, pattern: re.Pattern[bytes]) -> Iterator[ReadRecord]:
-        """The next records, as far as they are complete: as `_record` reads them, with fewer calls."""
+        """Yield the next records, as far as they are complete: as `_record` reads them, with fewer calls."""
         key, value = pattern.groupindex.get("key", 0) - 1, pattern.groupindex.get("value", 0) - 1
         null_marker = self._null_marker
         while (texts := self._input.matching(pattern)) is not None:
@@ -136,7 +136,7 @@ class _Input:
         self._record_start = self._position
 
     def exactly(self, size: int) -> _Wait:
-        """The next `size` bytes."""
+        """Read the next `size` bytes."""
         self._check_size(size)
         while self.left < size:
             if self.has_ended:
@@ -145,7 +145,7 @@ class _Input:
         return self._take(size)
 
     def until(self, delimiter: bytes, *, least: int = 0, most: int | None = None, is_last: bool = False) -> _Wait:
-        """The bytes before the next delimiter, after the first `least` of them.
+        """Read the bytes before the next delimiter, after the first `least` of them.
 
         The delimiter itself is dropped.  It may be missing at the end of the input if `is_last`.
         """
@@ -167,7 +167,7 @@ class _Input:
             yield
 
     def matching(self, pattern: re.Pattern[bytes]) -> tuple[bytes, ...] | None:
-        """The groups of the pattern, if the next bytes match it; takes them."""
+        """Return the groups of the pattern and take its bytes, if the next bytes match it."""
         found = pattern.match(self._buffer, self._position)
         if found is None:
             return None
@@ -202,7 +202,7 @@ def _record(source: _Input, steps: list[Step], null_marker: bytes | None) -> Gen
 
 
 def _plain_pattern(steps: list[Step]) -> re.Pattern[bytes] | None:
-    """Matches a record of texts without sizes and forms, each with a delimiter; None for other formats.
+    """Match a record of texts without sizes and forms, each with a delimiter; None for other formats.
 
     The groups are atomic: each text ends at the first delimiter, as `_Input.until` reads it.
     """
@@ -228,7 +228,7 @@ class _Found:
 def _fields(
     source: _Input, steps: list[Step], null_marker: bytes | None, *, is_whole: bool
 ) -> Generator[None, None, _Found]:
-    """The values of the steps; `is_whole` unless they are those of a header."""
+    """Read the values of the steps; `is_whole` unless they are those of a header."""
     found = _Found()
     is_delimited = False
     may_lack_end = is_whole and len(steps) > 1 and isinstance(steps[-1].piece, Fixed)
@@ -257,7 +257,7 @@ def _expected(source: _Input, data: bytes, *, is_last: bool) -> Generator[None, 
 def _field(
     source: _Input, step: Step, found: _Found, null_marker: bytes | None, *, is_last: bool
 ) -> Generator[None, None, bool]:
-    """Adds the value of the step to `found`; returns whether its delimiter was read too."""
+    """Add the value of the step to `found`; return whether its delimiter was read too."""
     delimiter = step.delimiter
     match step.piece:
         case NumberPiece(_, field, form) if form.is_fixed:
@@ -279,8 +279,8 @@ def _field(
             found.texts[field] = None if is_null else form.read(data)
         case HeadersPiece(_, None):
             found.headers = _joined_headers((yield from source.until(delimiter, is_last=is_last)))
-        case HeadersPiece(_, tuple() as each):
-            found.headers = yield from _each_header(source, each, found.numbers["number of headers"], null_marker)
+        case HeadersPiece(_, tuple() as pieces):
+            found.headers = yield from _each_header(source, pieces, found.numbers["number of headers"], null_marker)
             return False
         case _:
             raise AssertionError(step)
@@ -288,11 +288,11 @@ def _field(
 
 
 def _each_header(
-    source: _Input, each: tuple[Piece, ...], count: int, null_marker: bytes | None
+    source: _Input, pieces: tuple[Piece, ...], count: int, null_marker: bytes | None
 ) -> Generator[None, None, list[tuple[str, bytes | None]]]:
     if count > FORMATTED_HEADERS_MAX:
         raise UsageError(f"{count:,} headers; the greatest number is {FORMATTED_HEADERS_MAX:,}")
-    steps = steps_of(each)
+    steps = steps_of(pieces)
     headers = []
     for _ in range(count):
         header = yield from _fields(source, steps, null_marker, is_whole=False)
@@ -343,7 +343,7 @@ class RoundTrip:
                 self._fields.add("headers" if _has_values(piece) else "names of headers")
 
     def expected(self, tp: TopicPartition, record: Record) -> ReadRecord:
-        """The record with those of its fields that the format has."""
+        """Return the record with those of its fields that the format has."""
         headers = record.headers if "headers" in self._fields else ()
         if "names of headers" in self._fields:
             headers = tuple((name, None) for name, _ in record.headers)
@@ -356,7 +356,7 @@ class RoundTrip:
         )
 
     def check(self, tp: TopicPartition, record: Record, text: bytes) -> None:
-        """Raises UsageError unless `text` is read as exactly this record."""
+        """Raise UsageError unless `text` is read as exactly this record."""
         reader = FormatReader(self._pieces, self._null_marker)
         expected = self.expected(tp, record)
         try:
@@ -373,7 +373,7 @@ class RoundTrip:
 
 
 def _has_values(piece: HeadersPiece) -> bool:
-    return piece.each is None or any(isinstance(one, TextPiece) and one.field == "value" for one in piece.each)
+    return piece.each is None or any(isinstance(part, TextPiece) and part.field == "value" for part in piece.each)
 
 
 def _difference(expected: ReadRecord, read: ReadRecord) -> str:

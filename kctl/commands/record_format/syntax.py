@@ -54,7 +54,7 @@ class NumberForm(NamedTuple):
         return b"0123456789" if self.base == 10 else b"0123456789abcdefABCDEF"
 
     def write(self, number: int) -> bytes:
-        """The number in this form.  Raises OverflowError if it does not fit."""
+        """Return the number in this form.  Raises OverflowError if it does not fit."""
         if self.base == 10:
             return b"%d" % number
         if not self.width:
@@ -69,7 +69,7 @@ class NumberForm(NamedTuple):
         return unsigned.to_bytes(self.width, self.byte_order)
 
     def read(self, data: bytes) -> int:
-        """The number that `write` wrote.  Raises UsageError."""
+        """Return the number that `write` wrote.  Raises UsageError."""
         if self.base is None:
             unsigned = int.from_bytes(data, self.byte_order)
         elif re.fullmatch(rb"-?[%b]{1,%d}" % (self.digits, NUMBER_BYTES_MAX), data):
@@ -102,7 +102,7 @@ class TextForm(Enum):
     ESCAPE = "escape"
 
     def write(self, data: bytes, special: bytes = b"") -> bytes:
-        r"""The bytes in this form; `special` are further bytes that `escape` writes as \xNN."""
+        r"""Return the bytes in this form; `special` are further bytes that `escape` writes as \xNN."""
         match self:
             case TextForm.RAW:
                 return data
@@ -114,7 +114,7 @@ class TextForm(Enum):
                 return escape_bytes(data, special)
 
     def read(self, data: bytes) -> bytes:
-        """The bytes that `write` wrote.  Raises UsageError."""
+        """Return the bytes that `write` wrote.  Raises UsageError."""
         try:
             match self:
                 case TextForm.RAW:
@@ -129,7 +129,7 @@ class TextForm(Enum):
             raise UsageError(f"{_shown(data)} is not valid {self.value}: {error}") from None
 
     def size(self, size: int) -> int | None:
-        """The length of `size` bytes in this form; None if it depends on the bytes."""
+        """Return the length of `size` bytes in this form; None if it depends on the bytes."""
         match self:
             case TextForm.RAW:
                 return size
@@ -147,11 +147,11 @@ _ESCAPED = re.compile(rb"\\(?:x[0-9a-fA-F]{2}|.)?", re.DOTALL)
 
 
 def escape_bytes(data: bytes, special: bytes = b"") -> bytes:
-    r"""Writes backslashes, control characters, bytes that are not UTF-8 and the bytes of `special` as \n, \t, \r, \\
-    and \xNN.
+    r"""Write backslashes, control characters, bytes that are not UTF-8 and the bytes of `special` as \n, \t, \r, \\ and
+    \xNN.
     """
     written = re.sub(
-        rb"[\x00-\x1f\x7f\\%b]" % b"".join(b"\\x%02x" % one for one in special),
+        rb"[\x00-\x1f\x7f\\%b]" % b"".join(b"\\x%02x" % byte for byte in special),
         lambda found: _NAMED.get(found[0]) or b"\\x%02x" % found[0][0],
         data,
     )
@@ -159,7 +159,7 @@ def escape_bytes(data: bytes, special: bytes = b"") -> bytes:
 
 
 def unescape_bytes(data: bytes) -> bytes:
-    """The inverse of `escape_bytes`.  Raises UsageError."""
+    """Return the inverse of `escape_bytes`.  Raises UsageError."""
 
     def plain(found: re.Match[bytes]) -> bytes:
         escape = found[0]
@@ -178,7 +178,7 @@ def write_time(timestamp_ms: int) -> bytes:
 
 
 def read_time(data: bytes) -> int | None:
-    """Milliseconds since 1970; None for no text.  Raises UsageError."""
+    """Return the milliseconds since 1970; None for no text.  Raises UsageError."""
     if not data:
         return None
     if data.isascii() and (any_year_ms := parse_any_year_ms(data.decode())) is not None:
@@ -189,7 +189,7 @@ def read_time(data: bytes) -> int | None:
 
 
 def _shown(data: bytes) -> str:
-    """The bytes for an error text, at most 40 of them."""
+    """Return the bytes for an error text, at most 40 of them."""
     text = data[:40].decode(errors="backslashreplace")
     return f"'{text}{'...' if len(data) > 40 else ''}'"
 
@@ -269,7 +269,7 @@ _STRFTIME = re.compile(r"strftime(?:\[(.*?)\]|\((.*?)\)|\{(.*?)\})\}", re.DOTALL
 
 
 def parse_format(text: str) -> tuple[Piece, ...]:
-    """The pieces of a format, in order; bytes that follow each other are one piece.  Raises UsageError."""
+    """Return the pieces of a format, in order; bytes that follow each other are one piece.  Raises UsageError."""
     if len(text) > FORMAT_CHARACTERS_MAX:
         raise UsageError(f"-f has {len(text):,} characters; the greatest length is {FORMAT_CHARACTERS_MAX:,}")
     return _Parser(text).pieces(of_header=False)
@@ -334,7 +334,7 @@ class _Parser:
             form = self._form(letter, {form.value: form for form in TextForm}) or TextForm.RAW
             return TextPiece(self._text[start : self._at], _TEXTS[letter], form)
         if letter not in _NUMBERS:
-            known = ", ".join(f"%{one}" for one in "kvhtpodiKVH")
+            known = ", ".join(f"%{code}" for code in "kvhtpodiKVH")
             raise UsageError(f"-f: no such field: %{letter}; the fields are {known}, and %% is a percent sign")
         if letter == "d" and (time := self._time(start)) is not None:
             return time
@@ -371,10 +371,10 @@ class _Parser:
         if not self._text.startswith("{", self._at):
             return HeadersPiece(self._text[start : self._at], None)
         self._at += 1
-        each = self.pieces(of_header=True)
+        pieces = self.pieces(of_header=True)
         if self._at >= len(self._text):
             raise UsageError("-f: %h{ has no closing brace")
         self._at += 1
-        if not each:
+        if not pieces:
             raise UsageError("-f: %h{} is empty; write %h{%k=%v }, or %h for name=value,name=value")
-        return HeadersPiece(self._text[start : self._at], each)
+        return HeadersPiece(self._text[start : self._at], pieces)

@@ -47,7 +47,7 @@ class Step(NamedTuple):
 
 
 def steps_of(pieces: tuple[Piece, ...]) -> list[Step]:
-    """The pieces with their neighbours."""
+    """Return the pieces with their neighbours."""
     sizes: set[str] = set()
     steps = []
     for piece, following in itertools.zip_longest(pieces, pieces[1:]):
@@ -59,7 +59,7 @@ def steps_of(pieces: tuple[Piece, ...]) -> list[Step]:
 
 
 def check_readable(pieces: tuple[Piece, ...]) -> None:
-    """Raises UsageError with the reason if records cannot be read back from what the format writes."""
+    """Raise UsageError with the reason if records cannot be read back from what the format writes."""
     problem = _problem(pieces)
     if problem is not None:
         raise UsageError(f"produce cannot read this format: {problem}")
@@ -96,10 +96,10 @@ def _problem_of(step: Step, *, has_count: bool) -> str | None:
             if form is TextForm.ESCAPE:
                 return f"the sizes are of the unescaped bytes, so {written} needs a delimiter and no size before it"
             return None
-        case HeadersPiece(written, tuple() as each):
+        case HeadersPiece(written, tuple() as pieces):
             if not has_count:
                 return f"%H must precede {written}"
-            inner = _repeated(each) or _problem_of_header(each) or _first_problem(each)
+            inner = _repeated(pieces) or _problem_of_header(pieces) or _first_problem(pieces)
             return f"within {written}: {inner}" if inner else None
         case _:
             return _problem_of_text(step.piece, step.delimiter)
@@ -136,9 +136,9 @@ def _without_end(piece: TextPiece | HeadersPiece) -> str:
     return f"the end of {written} is unknown: put text after it, or its size ({size}) before it"
 
 
-def _problem_of_header(each: tuple[Piece, ...]) -> str | None:
-    fields = [piece.field for piece in each if isinstance(piece, TextPiece)]
-    return _useless_size(each, fields) if "key" in fields else "the name of the header, %k, is missing"
+def _problem_of_header(pieces: tuple[Piece, ...]) -> str | None:
+    fields = [piece.field for piece in pieces if isinstance(piece, TextPiece)]
+    return _useless_size(pieces, fields) if "key" in fields else "the name of the header, %k, is missing"
 
 
 def _repeated(pieces: tuple[Piece, ...]) -> str | None:
@@ -210,7 +210,7 @@ class FormatWriter:
         self._written = 0
 
     def write(self, tp: TopicPartition, record: Record) -> bytes:
-        """The record in the format.  Raises UsageError if a number is too large for its form."""
+        """Return the record in the format.  Raises UsageError if a number is too large for its form."""
         fields = _Fields(
             record.key,
             record.value,
@@ -247,8 +247,8 @@ def _compiled_step(step: Step, null: bytes) -> _Write:
             return _text(_TEXTS[field], form, null, special=step.delimiter[:1])
         case HeadersPiece(_, None):
             return _joined_headers(b",=" + step.delimiter[:1])
-        case HeadersPiece(_, tuple() as each):
-            return _each_header(_compiled(each, null))
+        case HeadersPiece(_, tuple() as pieces):
+            return _each_header(_compiled(pieces, null))
         case _:
             raise AssertionError(step)
 

@@ -150,9 +150,9 @@ def status(
 
     async def read(client: ClusterClient) -> list[StatusRow]:
         return [
-            _item(target, state, one)
+            _item(target, state, status_of_partition)
             for target, state in exports.items()
-            for one in await export_status(client, state, now_ms)
+            for status_of_partition in await export_status(client, state, now_ms)
         ]
 
     items = [item for item in run.on_brokers(read) if required is None or item.error or required.holds(item)]
@@ -161,31 +161,31 @@ def status(
     if (
         failed is ExitStatus.DONE
         and check
-        and (items if required else any(one.state != State.CURRENT for one in items))
+        and (items if required else any(row.state != State.CURRENT for row in items))
     ):
         return ExitStatus.UNMET
     return failed
 
 
-def _item(target: str, export: ExportState, one: PartitionStatus) -> StatusRow:
-    error = exception_error(one.error) if one.error else {"error": None, "message": None}
+def _item(target: str, export: ExportState, partition: PartitionStatus) -> StatusRow:
+    error = exception_error(partition.error) if partition.error else {"error": None, "message": None}
     return StatusRow(
         target=target,
         table=export.kind.value,
-        topic=one.topic,
-        partition=one.partition,
-        exported_offset=one.exported_offset,
-        end_offset=one.end_offset,
-        lag=one.lag,
-        time_lag_ms=one.time_lag_ms,
-        lost=one.lost,
-        pending=one.pending,
-        batch=one.batch,
-        committed_ms=one.committed_ms,
-        state=one.state.value,
-        diverged_offset=one.diverged_offset,
-        replaced=sum(range_.end - range_.start for range_ in one.replaced_ranges),
-        replaced_ranges=list(one.replaced_ranges),
+        topic=partition.topic,
+        partition=partition.partition,
+        exported_offset=partition.exported_offset,
+        end_offset=partition.end_offset,
+        lag=partition.lag,
+        time_lag_ms=partition.time_lag_ms,
+        lost=partition.lost,
+        pending=partition.pending,
+        batch=partition.batch,
+        committed_ms=partition.committed_ms,
+        state=partition.state.value,
+        diverged_offset=partition.diverged_offset,
+        replaced=sum(range_.end - range_.start for range_ in partition.replaced_ranges),
+        replaced_ranges=list(partition.replaced_ranges),
         **error,
     )
 
@@ -427,5 +427,5 @@ def import_(
         raise Refused(str(error)) from None
     for warning in found.warnings:
         run.console.warn(warning)
-    run.console.show(ImportedRow, [ImportedRow(topic, *one) for one in found.partitions])
+    run.console.show(ImportedRow, [ImportedRow(topic, *partition) for partition in found.partitions])
     return ExitStatus.DONE

@@ -138,7 +138,7 @@ def profile(
     with contextlib.ExitStack() as stack:
         bar = None if no_progress else stack.enter_context(run.console.progress("read", unit="offsets"))
         found = profile_topic(request, lambda done, _: bar.update(done) if bar else None)
-    if gone := sum(one.gone for one in found.partitions):
+    if gone := sum(partition.gone for partition in found.partitions):
         run.console.warn(f"{counted(gone, 'offset')} deleted while the topic was read")
     _show(run, found)
     return ExitStatus.DONE
@@ -179,8 +179,8 @@ def _facts(found: TopicProfile) -> _Facts:
         found.topic,
         found.records,
         found.log_bytes,
-        sum(one.uncompressed_bytes for one in found.codecs),
-        ", ".join(f"{one.codec} ({counted(one.batches, 'batch', 'batches')})" for one in found.codecs),
+        sum(codec.uncompressed_bytes for codec in found.codecs),
+        ", ".join(f"{codec.codec} ({counted(codec.batches, 'batch', 'batches')})" for codec in found.codecs),
         found.null_keys,
         found.null_values,
         found.with_headers,

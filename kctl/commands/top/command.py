@@ -122,7 +122,7 @@ def _show(run: Invocation, seen: Activity) -> None:
 
 
 def _endpoint(text: str) -> tuple[int, tuple[str, int]]:
-    """Broker id and address of a value of --metrics."""
+    """Return the broker id and address of a value of --metrics."""
     broker_id, separator, address = text.partition("=")
     if not separator or not broker_id.isdecimal() or not broker_id.isascii():
         raise UsageError(f"--metrics: '{text}' is not ID=HOST:PORT, for example 1=127.0.0.1:9404")
@@ -138,7 +138,7 @@ def _endpoint(text: str) -> tuple[int, tuple[str, int]]:
 
 
 async def run_live(sampler: Sampler, console: Console, interval_ms: int) -> None:
-    """Shows the cluster until the user quits.  A cluster that cannot be reached is shown as such, and tried again."""
+    """Show the cluster until the user quits.  A cluster that cannot be reached is shown as such, and tried again."""
     loop = asyncio.get_running_loop()
     started_s = loop.time()
     state = State(interval_ms)

@@ -68,12 +68,12 @@ Line = tuple[Span, ...]
 
 
 def text_of(line: Line) -> str:
-    """The line without styles."""
+    """Return the line without styles."""
     return "".join(span.text for span in line)
 
 
 def render(state: State, width: int, height: int) -> list[Line]:
-    """The lines of a terminal of this size."""
+    """Return the lines of a terminal of this size."""
     if width <= 0 or height <= 0:
         return []
     head = _head(state, width)
@@ -89,7 +89,7 @@ def render(state: State, width: int, height: int) -> list[Line]:
 
 
 def overview(seen: Activity, width: int | None) -> list[Line]:
-    """The whole overview, for a pipe or a file."""
+    """Return the whole overview, for a pipe or a file."""
     state = State(0, seen=seen)
     wide = width or 1_000
     rows = sum(len(found.rows) for found in _tables(seen))
@@ -122,8 +122,8 @@ def _head(state: State, width: int, *, is_live: bool = True) -> list[Line]:
     title.append(Span(f"  cluster {escape(seen.cluster_id or '-')}"))
     if is_live:
         title.append(Span(f"  every {state.interval_ms / 1000:g} s", DIM))
-    rates = [one.records_per_s for one in seen.brokers if one.records_per_s is not None]
-    disks = [one.disk_bytes for one in seen.brokers if one.disk_bytes is not None]
+    rates = [broker.records_per_s for broker in seen.brokers if broker.records_per_s is not None]
+    disks = [broker.disk_bytes for broker in seen.brokers if broker.disk_bytes is not None]
     controller = "none" if seen.controller is None else str(seen.controller)
     facts = (
         f"brokers {len(seen.brokers)}",
@@ -141,9 +141,9 @@ def _head(state: State, width: int, *, is_live: bool = True) -> list[Line]:
 
 def _health(seen: Activity) -> Line:
     counts = dict.fromkeys((OFFLINE, UNDER_REPLICATED, MOVING, OK), 0)
-    for one in seen.partitions:
-        counts[one.status] += 1
-    bad_directories = sum(one.offline_directories or 0 for one in seen.brokers)
+    for partition in seen.partitions:
+        counts[partition.status] += 1
+    bad_directories = sum(broker.offline_directories or 0 for broker in seen.brokers)
     words = [
         Span(f"{count} {status.lower()}", _COLOURS[status])
         for status, count in counts.items()
@@ -170,7 +170,7 @@ def _foot(state: State, width: int) -> Line:
 
 
 def _fitting(words: Iterable[str], width: int) -> str:
-    """The first words that fit, two blanks apart."""
+    """Return the first words that fit, two blanks apart."""
     text = ""
     for word in words:
         longer = f"{text}  {word}" if text else word
@@ -185,7 +185,7 @@ def _tables(seen: Activity) -> list[Table]:
 
 
 def _overview(seen: Activity, width: int, height: int) -> list[Line]:
-    """A section for each kind of thing; they share the height by their number of rows."""
+    """Return a section for each kind of thing; they share the height by their number of rows."""
     tables = [table for table in _tables(seen) if table.rows]
     room = _shared(height - 2 * len(tables) + 1, [len(table.rows) for table in tables])
     lines: list[Line] = []
@@ -196,7 +196,7 @@ def _overview(seen: Activity, width: int, height: int) -> list[Line]:
 
 
 def _shared(space: int, needs: Sequence[int]) -> list[int]:
-    """How many rows each section gets: small sections whole, the others equal parts of the rest."""
+    """Return how many rows each section gets: small sections whole, the others equal parts of the rest."""
     given = [0] * len(needs)
     left = max(0, space)
     for position, index in enumerate(sorted(range(len(needs)), key=needs.__getitem__)):
@@ -206,7 +206,7 @@ def _shared(space: int, needs: Sequence[int]) -> list[int]:
 
 
 def _list(state: State, width: int, height: int) -> list[Line]:
-    """One view with a selected row, which is always on the screen."""
+    """Return one view with a selected row, which is always on the screen."""
     table, place = state.table(), state.place
     field, is_descending = state.sorts[place.view]
     name = f"{place.view.value} {escape(place.subject)}".rstrip()
@@ -221,7 +221,10 @@ def _list(state: State, width: int, height: int) -> list[Line]:
 
 
 def _table(table: Table, width: int, rows: Sequence[Any], *, selected: int = -1) -> list[Line]:
-    """Titles and rows.  The first column of names is cut, then columns of high rank are left out, until they fit."""
+    """Return the titles and rows.
+
+    The first column of names is cut, then columns of high rank are left out, until they fit.
+    """
     texts = {column.field: [column.text(getattr(row, column.field)) for row in rows] for column in table.columns}
     columns = [
         column
@@ -269,7 +272,7 @@ def _colour(row: Any) -> str:
 
 
 def _cut(line: Line, width: int) -> Line:
-    """The line in at most `width` columns."""
+    """Return the line in at most `width` columns."""
     left = width
     spans: list[Span] = []
     for text, style in line:

@@ -49,7 +49,7 @@ _ESC = 0x1B
 
 
 def keys_of(received: bytes) -> list[str]:
-    """The keys in the bytes of one read: a character, or the name of a Key; unknown sequences are omitted.
+    """Return the keys in the bytes of one read: a character, or the name of a Key; unknown sequences are omitted.
 
     Terminals send the sequence of a key in one piece, so that an escape at the end is the key of that name.
     """
@@ -77,7 +77,7 @@ def keys_of(received: bytes) -> list[str]:
 
 
 def _end_of_sequence(received: bytes, at: int) -> int:
-    """The index after the sequence that begins after an escape; `at` if there is none."""
+    """Return the index after the sequence that begins after an escape; `at` if there is none."""
     if at >= len(received) or received[at] not in b"[O":
         return at
     end = at + 1
@@ -147,7 +147,7 @@ class State:
     """Since the latest sample, or the start."""
 
     def table(self) -> Table:
-        """The rows of the view, filtered and sorted; of the overview, none."""
+        """Return the rows of the view, filtered and sorted; of the overview, none."""
         if self.seen is None or self.place.view is View.OVERVIEW:
             return Table((), [])
         place = self.place
@@ -179,7 +179,7 @@ Event = KeyPressed | Sampled | SampleFailed
 
 
 def step(state: State, event: Event, now_ms: int) -> State:
-    """The state after an event."""
+    """Return the state after an event."""
     match event:
         case Sampled(activity):
             if state.is_paused:
@@ -245,7 +245,7 @@ def _pressed(state: State, key: str) -> State:
 
 
 def _move(state: State, rows: int) -> State:
-    """The cursor stays within the rows."""
+    """Move the cursor, which stays within the rows."""
     count = len(state.table().rows)
     cursor = max(0, min(state.place.cursor + rows, count - 1))
     return state if cursor == state.place.cursor else replace(state, place=replace(state.place, cursor=cursor))
@@ -272,7 +272,7 @@ def _closed(state: State) -> State:
 
 
 def _sorted(state: State, columns: int) -> State:
-    """Sorts by the next column; numbers begin with the largest, severities with the worst, names with the first."""
+    """Sort by the next column; numbers begin with the largest, severities with the worst, names with the first."""
     view = state.place.view
     shown = COLUMNS[view]
     names = [column.field for column in shown]

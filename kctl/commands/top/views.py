@@ -156,7 +156,7 @@ _NAMES = ("broker", "address", "rack", "topic", "partition", "group", "state", "
 
 
 def table_of(view: View, subject: str, seen: Activity, sort: tuple[str, bool], text: str) -> Table:
-    """The rows of a view about one subject that contain `text`, in the order of `sort`."""
+    """Return the rows of a view about one subject that contain `text`, in the order of `sort`."""
     rows = [row for row in _rows(view, subject, seen) if not text or _contains(row, text.casefold())]
     field, is_descending = sort
     # Rows without a value come last in either order, rows with equal values by name.
@@ -175,13 +175,17 @@ def _rows(view: View, subject: str, seen: Activity) -> Sequence[Any]:
         case View.GROUPS:
             return seen.groups
         case View.PARTITIONS:
-            return [one for one in seen.partitions if one.status != OK]
+            return [partition for partition in seen.partitions if partition.status != OK]
         case View.TOPIC:
-            return [one for one in seen.partitions if one.topic == subject]
+            return [partition for partition in seen.partitions if partition.topic == subject]
         case View.BROKER:
-            return [one for one in seen.partitions if any(str(replica) == subject for replica in one.replicas)]
+            return [
+                partition
+                for partition in seen.partitions
+                if any(str(replica) == subject for replica in partition.replicas)
+            ]
         case View.GROUP:
-            return [one for one in seen.group_offsets if one.group == subject]
+            return [offset for offset in seen.group_offsets if offset.group == subject]
         case View.OVERVIEW:
             return ()
 

@@ -138,23 +138,23 @@ def create(
 
     created = run.on_cluster(create_all)
     rows = []
-    for one in created:
+    for topic in created:
         row = change_row(
-            one.outcome,
+            topic.outcome,
             "would be created" if dry_run else "created",
-            partitions=known(one.partitions),
-            replication_factor=known(one.replication_factor),
+            partitions=known(topic.partitions),
+            replication_factor=known(topic.replication_factor),
         )
-        if if_not_exists and one.outcome.error is ErrorCode.TOPIC_ALREADY_EXISTS:
+        if if_not_exists and topic.outcome.error is ErrorCode.TOPIC_ALREADY_EXISTS:
             row = row._replace(status="exists", error=None, message=None)
         rows.append(row)
     if compat and not dry_run:
-        for one, row in zip(created, rows, strict=True):
-            if one.outcome.is_done:
-                run.console.verbatim(topic_compat.created(one.outcome.name))
+        for topic, row in zip(created, rows, strict=True):
+            if topic.outcome.is_done:
+                run.console.verbatim(topic_compat.created(topic.outcome.name))
             elif row.error:
-                run.console.verbatim(topic_compat.failed(one.outcome.message))
-                run.console.warn(f"topic '{one.outcome.name}': {row.error}: {row.message}")
+                run.console.verbatim(topic_compat.failed(topic.outcome.message))
+                run.console.warn(f"topic '{topic.outcome.name}': {row.error}: {row.message}")
         return run.status_of(rows)
     run.console.show(TopicChangeRow, rows)
     return run.status_of(rows)
@@ -313,11 +313,11 @@ async def _look(client: ClusterClient, names: list[str]) -> tuple[list[Topic], D
 
 
 def _state_dependents(run: Invocation, names: list[str]) -> None:
-    """Writes what depends on the topics before the confirmation prompt."""
+    """Write what depends on the topics before the confirmation prompt."""
     _, dependents = run.on_brokers(lambda client: _look(client, names))
     for topic, found in dependents.found.items():
-        for one in found:
-            run.console.warn(f"{topic} is in use: {_text(one)}")
+        for dependent in found:
+            run.console.warn(f"{topic} is in use: {_text(dependent)}")
     for text in dependents.unchecked:
         run.console.warn(f"not checked: {text}")
     run.restart_timeout()

@@ -64,7 +64,7 @@ class Selected(NamedTuple):
 
 
 def topic_filters(options: FilterOptions) -> TopicFilters:
-    """The filters of these options.  Raises UsageError for an invalid regular expression."""
+    """Return the filters of these options.  Raises UsageError for an invalid regular expression."""
     flags = {
         PartitionProblem.UNDER_REPLICATED: options.under_replicated,
         PartitionProblem.UNAVAILABLE: options.unavailable,
@@ -80,7 +80,7 @@ def topic_filters(options: FilterOptions) -> TopicFilters:
 
 
 def filtered_topics(run: Invocation, options: FilterOptions, *, internal: bool) -> Selected:
-    """The topics of the cluster that match; internal topics only with `internal`.  Raises UsageError."""
+    """Return the topics of the cluster that match; internal topics only with `internal`.  Raises UsageError."""
     filters = topic_filters(options)
 
     async def query(client: ClusterClient) -> Selected:
@@ -93,7 +93,7 @@ def filtered_topics(run: Invocation, options: FilterOptions, *, internal: bool) 
 async def select_topics(
     client: ClusterClient, topics: Sequence[Topic], filters: TopicFilters, *, with_configs: bool
 ) -> Selected:
-    """The topics that match all filters; topics that could not be described stay, with their error.
+    """Return the topics that match all filters; topics that could not be described stay, with their error.
 
     `with_configs` reads the properties of the topics also if no filter needs them.
     """
@@ -243,7 +243,10 @@ _UNLISTED = {
 
 
 def _describe_as_kafka(run: Invocation, compat: str, names: list[str] | None, filters: TopicFilters) -> ExitStatus:
-    """Raises UsageError for --topics-with-overrides with a filter for partitions, which Kafka's tool refuses."""
+    """Show the topics as Kafka's tool does.
+
+    Raises UsageError for --topics-with-overrides with a filter for partitions, which it refuses.
+    """
     only_overridden = filters.has_overrides
     if only_overridden and filters.problems:
         raise UsageError("--topics-with-overrides with --compat cannot be combined with filters for partitions")
@@ -257,7 +260,9 @@ def _describe_as_kafka(run: Invocation, compat: str, names: list[str] | None, fi
         selected = partitions if filters.problems else None
         resources = [ConfigResource(ResourceType.TOPIC, topic.name) for topic in found]
         described = await describe_configs(client, resources, synonyms=False, is_sorted=False) if resources else {}
-        configs = {one.name: entries for one, entries in described.items() if not isinstance(entries, Outcome)}
+        configs = {
+            resource.name: entries for resource, entries in described.items() if not isinstance(entries, Outcome)
+        }
         ongoing = await _ongoing(client)
         if only_overridden:
             text = topic_compat.with_overrides(found, configs, ongoing)
@@ -277,7 +282,9 @@ def _describe_as_kafka(run: Invocation, compat: str, names: list[str] | None, fi
 
 
 async def _ongoing(client: ClusterClient) -> dict[TopicPartition, Ongoing]:
-    """The ongoing reassignments; none by brokers before 2.4, or without permission to list them, as in Kafka's tool."""
+    """Return the ongoing reassignments; none by brokers before 2.4, or without permission to list them, as in Kafka's
+    tool.
+    """
     try:
         return await list_reassignments(client)
     except ApiError as error:
@@ -312,7 +319,7 @@ def _topic_item(topic: Topic, overrides: dict[str, str | None] | Outcome | None)
 
 
 def _only(item: TopicItem, partitions: list[int]) -> TopicItem:
-    return item._replace(partitions=[one for one in item.partitions if one.partition in partitions])
+    return item._replace(partitions=[partition for partition in item.partitions if partition.partition in partitions])
 
 
 def _overview_row(item: TopicItem) -> OverviewRow:

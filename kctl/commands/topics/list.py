@@ -85,7 +85,7 @@ def selected_names(
     expected: Expectation | None,
     row: type[TypedRow] = TopicChangeRow,
 ) -> list[str] | None:
-    """The named topics, or those that match; None if there are not as many as expected.
+    """Return the named topics, or those that match; None if there are not as many as expected.
 
     Then a warning and an empty list of such rows are shown.
 
@@ -105,6 +105,6 @@ def selected_names(
 
 
 def matching_topics(run: Invocation, pattern: NamePattern) -> list[str]:
-    """The names of the topics that match, except internal topics."""
+    """Return the names of the topics that match, except internal topics."""
     topics = run.on_cluster(list_topics)
     return pattern.select(topic.name for topic in topics if not topic.is_internal)

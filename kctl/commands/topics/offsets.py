@@ -118,14 +118,14 @@ def get(
             for name, of_topic in found.items():
                 if not isinstance(of_topic, ApiError):
                     found[name] = [TopicPartition(name, number) for number in requested]
-        tps = [tp for one in found.values() if not isinstance(one, ApiError) for tp in one]
+        tps = [tp for tps_of_topic in found.values() if not isinstance(tps_of_topic, ApiError) for tp in tps_of_topic]
         offsets = await list_offsets(client, dict.fromkeys(tps, timestamp), isolation=isolation) if tps else {}
         rows: list[OffsetRow | TopicFailureRow] = []
-        for name, one in found.items():
-            if isinstance(one, ApiError):
-                rows.append(TopicFailureRow(name, **exception_error(one)))
+        for name, tps_of_topic in found.items():
+            if isinstance(tps_of_topic, ApiError):
+                rows.append(TopicFailureRow(name, **exception_error(tps_of_topic)))
             else:
-                rows.extend(_row(tp, offsets[tp]) for tp in sorted(set(one)))
+                rows.extend(_row(tp, offsets[tp]) for tp in sorted(set(tps_of_topic)))
         return rows
 
     rows = run.on_brokers(query)

@@ -123,7 +123,7 @@ class TopicChangeRow(NamedTuple):
 
 
 def topic_row(topic: Topic) -> TopicRow:
-    """A topic as the metadata describes it."""
+    """Return a topic as the metadata describes it."""
     return TopicRow(
         topic=topic.name,
         partitions=len(topic.partitions) if topic.partitions else None,
@@ -134,7 +134,7 @@ def topic_row(topic: Topic) -> TopicRow:
 
 
 def topic_id(topic: Topic) -> str | None:
-    """The id as text; None from brokers before 2.8."""
+    """Return the id as text; None from brokers before 2.8."""
     if not topic.topic_id.int:
         return None
     return uuid_text(topic.topic_id)
@@ -143,7 +143,7 @@ def topic_id(topic: Topic) -> str | None:
 def change_row(
     outcome: Outcome, status: str, *, partitions: int | None = None, replication_factor: int | None = None
 ) -> TopicChangeRow:
-    """The outcome of a change; `status` is shown if it succeeded."""
+    """Return the outcome of a change; `status` is shown if it succeeded."""
     return TopicChangeRow(
         topic=outcome.name,
         partitions=partitions,

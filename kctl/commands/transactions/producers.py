@@ -102,7 +102,9 @@ def describe(
             (
                 topic,
                 number,
-                producers if isinstance(producers, ApiError) else [one for one in producers if one.has_transaction],
+                producers
+                if isinstance(producers, ApiError)
+                else [producer for producer in producers if producer.has_transaction],
             )
             for topic, number, producers in found
         ]
@@ -111,8 +113,8 @@ def describe(
         if isinstance(producers, ApiError):
             rows.append(PartitionFailureRow(topic, number, **exception_error(producers)))
         else:
-            by_id = sorted(producers, key=lambda one: one.producer_id)
-            rows.extend(producer_row(topic, number, one) for one in by_id)
+            by_id = sorted(producers, key=lambda producer: producer.producer_id)
+            rows.extend(producer_row(topic, number, producer) for producer in by_id)
     run.console.show(ProducerRow, rows)
     return run.status_of(rows)
 
@@ -132,11 +134,11 @@ async def _query(
         return [(tp.topic, tp.partition, producers) for tp, producers in found.items()]
 
     responses = await client.gather([send_one(topic) for topic in sorted(set(topics))])
-    return [one for some in responses for one in some]
+    return [part for some in responses for part in some]
 
 
 def producer_row(topic: str, partition: int | None, producer: ActiveProducer) -> ProducerRow:
-    """One producer of one partition."""
+    """Return one producer of one partition."""
     return ProducerRow(
         topic=topic,
         partition=partition,

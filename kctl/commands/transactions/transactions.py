@@ -105,10 +105,12 @@ def list_transactions(
     run: Invocation = ctx.obj
     listed, failed = run.on_brokers(lambda client: query(client, states=state or (), producer_ids=producer_id or ()))
     rows: list[ListedTransactionRow | CoordinatorFailureRow] = [
-        ListedTransactionRow(one.transactional_id, one.coordinator_id, one.producer_id, one.state)
-        for one in sorted(listed, key=lambda one: one.transactional_id)
+        ListedTransactionRow(
+            transaction.transactional_id, transaction.coordinator_id, transaction.producer_id, transaction.state
+        )
+        for transaction in sorted(listed, key=lambda transaction: transaction.transactional_id)
     ]
-    rows += [CoordinatorFailureRow(None, int(one.name), **outcome_error(one)) for one in failed]
+    rows += [CoordinatorFailureRow(None, int(outcome.name), **outcome_error(outcome)) for outcome in failed]
     run.console.show(ListedTransactionRow, rows)
     note_omissions(run, rows, "transactional ids")
     return run.status_of(rows)
@@ -166,27 +168,29 @@ def describe(
 
     found = run.on_brokers(query)
     now_ms = round(time.time() * 1000)
-    items = [_item(one, now_ms) for one in found]
+    items = [_item(transaction, now_ms) for transaction in found]
     run.console.show(TransactionItem, items)
     return run.status_of(items)
 
 
-def _item(one: Transaction, now_ms: int) -> TransactionItem:
+def _item(transaction: Transaction, now_ms: int) -> TransactionItem:
     topics: dict[str, list[int]] = {}
-    for tp in one.partitions:
+    for tp in transaction.partitions:
         topics.setdefault(tp.topic, []).append(tp.partition)
     return TransactionItem(
-        transactional_id=one.outcome.name,
-        coordinator=one.coordinator or None,
-        producer_id=known(one.producer_id),
-        producer_epoch=known(one.producer_epoch),
-        state=one.state or None,
-        timeout_ms=known(one.timeout_ms),
-        start_timestamp_ms=known(one.start_ms),
-        start_time=format_time(one.start_ms),
-        duration_ms=max(0, now_ms - one.start_ms) if one.state in OPEN_STATES and one.start_ms >= 0 else None,
+        transactional_id=transaction.outcome.name,
+        coordinator=transaction.coordinator or None,
+        producer_id=known(transaction.producer_id),
+        producer_epoch=known(transaction.producer_epoch),
+        state=transaction.state or None,
+        timeout_ms=known(transaction.timeout_ms),
+        start_timestamp_ms=known(transaction.start_ms),
+        start_time=format_time(transaction.start_ms),
+        duration_ms=max(0, now_ms - transaction.start_ms)
+        if transaction.state in OPEN_STATES and transaction.start_ms >= 0
+        else None,
         partitions=[TopicPartitionsItem(topic, numbers) for topic, numbers in topics.items()],
-        **outcome_error(one.outcome),
+        **outcome_error(transaction.outcome),
     )
 
 
@@ -255,13 +259,15 @@ def find_hanging(
     tps = run.on_brokers(lambda client: _partitions(client, scope))
     note_omissions(run, tps, "topics")
     found, failed = run.on_brokers(lambda client: transactions.find_hanging(client, tps, idle_since_ms=idle_since_ms))
-    rows = [_hanging_row(one, now_ms) for one in found]
-    errors = [SearchFailureRow(None, None, one.error.name, f"{one.name}: {one.message}") for one in failed]
+    rows = [_hanging_row(transaction, now_ms) for transaction in found]
+    errors = [
+        SearchFailureRow(None, None, outcome.error.name, f"{outcome.name}: {outcome.message}") for outcome in failed
+    ]
     run.console.show(HangingRow, [*rows, *errors])
-    for one in found:
-        start = one.producer.txn_start_offset
+    for transaction in found:
+        place = f"{transaction.tp.topic}:{transaction.tp.partition}"
         run.console.note(
-            f"to abort it: kctl transactions abort {one.tp.topic}:{one.tp.partition} --start-offset {start}"
+            f"to abort it: kctl transactions abort {place} --start-offset {transaction.producer.txn_start_offset}"
             f"{run.cluster_options()}"
         )
     if errors:
@@ -273,17 +279,21 @@ async def _partitions(client: ClusterClient, scope: dict[str, list[int] | None] 
 
     if scope is None:
         metadata = await client.metadata()
-        return [TopicPartition(name, one.partition) for name, it in metadata.topics.items() for one in it.partitions]
+        return [
+            TopicPartition(name, partition.partition)
+            for name, it in metadata.topics.items()
+            for partition in it.partitions
+        ]
     tps = await partitions_of(client, scope)
     chosen = [tp for tp in tps if scope[tp.topic] is None]
     return chosen + [TopicPartition(topic, number) for topic, numbers in scope.items() for number in numbers or ()]
 
 
-def _hanging_row(one: OpenTransaction, now_ms: int) -> HangingRow:
-    producer = one.producer
+def _hanging_row(transaction: OpenTransaction, now_ms: int) -> HangingRow:
+    producer = transaction.producer
     return HangingRow(
-        topic=one.tp.topic,
-        partition=one.tp.partition,
+        topic=transaction.tp.topic,
+        partition=transaction.tp.partition,
         producer_id=producer.producer_id,
         producer_epoch=producer.producer_epoch,
         coordinator_epoch=known(producer.coordinator_epoch),
@@ -291,7 +301,7 @@ def _hanging_row(one: OpenTransaction, now_ms: int) -> HangingRow:
         last_timestamp_ms=known(producer.last_timestamp_ms),
         last_time=format_time(producer.last_timestamp_ms),
         idle_ms=max(0, now_ms - producer.last_timestamp_ms),
-        transactional_id=one.transactional_id,
+        transactional_id=transaction.transactional_id,
     )
 
 
@@ -370,7 +380,7 @@ def abort(
     run: Invocation = ctx.obj
     tp = _partition(partition)
     explicit = (producer_id, producer_epoch, coordinator_epoch)
-    if (start_offset is None) is all(one is None for one in explicit):
+    if (start_offset is None) is all(value is None for value in explicit):
         raise UsageError("give --start-offset, or --producer-id with both epochs")
     if start_offset is None:
         if producer_id is None or producer_epoch is None or coordinator_epoch is None:
@@ -400,13 +410,13 @@ def abort(
 
 
 async def _find(client: ClusterClient, tp: TopicPartition, start_offset: int) -> Marker:
-    """The marker that aborts the transaction with this first offset.  Raises ApiError if there is none."""
+    """Return the marker that aborts the transaction with this first offset.  Raises ApiError if there is none."""
     producers = (await describe_producers(client, [tp]))[tp]
     if isinstance(producers, ApiError):
         raise ApiError(producers.code, f"{tp}: {producers}")
-    for one in producers:
-        if one.txn_start_offset == start_offset:
-            return Marker(tp, one.producer_id, one.producer_epoch, one.coordinator_epoch)
+    for producer in producers:
+        if producer.txn_start_offset == start_offset:
+            return Marker(tp, producer.producer_id, producer.producer_epoch, producer.coordinator_epoch)
     raise ApiError(ErrorCode.INVALID_TXN_STATE, f"{tp}: no open transaction begins at offset {start_offset}")
 
 

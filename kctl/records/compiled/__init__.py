@@ -11,6 +11,6 @@ from importlib.util import find_spec
 
 @lru_cache(maxsize=1)
 def walk_is_compiled() -> bool:
-    """True if `kctl.records.compiled.walk` is a compiled module; see docs/decisions/record-walk.md."""
+    """Return whether `kctl.records.compiled.walk` is a compiled module; see docs/decisions/record-walk.md."""
     found = find_spec("kctl.records.compiled.walk")
     return found is not None and not str(found.origin).endswith(".py")

@@ -18,7 +18,7 @@ _INT64_MAX: Final = (1 << 63) - 1
 
 
 def encode_records(records: Iterable[EncodedRecord], base_timestamp: int) -> bytes:
-    """Returns the records with their offset deltas, as in a batch before compression."""
+    """Return the records with their offset deltas, as in a batch before compression."""
     region = BytesWriter()
     for offset_delta, (_, timestamp, key, value, headers) in records:
         timestamp_delta = _wrapped(timestamp - base_timestamp)
@@ -54,7 +54,7 @@ def _size_of_field(data: bytes | None) -> i64:
 
 
 def _size_of(number: i64) -> i64:
-    """Returns how many bytes the zigzag number takes."""
+    """Return how many bytes the zigzag number takes."""
     left: i64 = (number if number >= 0 else -1 - number) >> 6
     size: i64 = 1
     while left != 0:
@@ -72,7 +72,7 @@ def _write_field(region: BytesWriter, data: bytes | None) -> None:
 
 
 def _write(region: BytesWriter, number: i64) -> None:
-    """Writes a zigzag number: the sign is the lowest bit, so that no intermediate result exceeds 64 bits."""
+    """Write a zigzag number: the sign is the lowest bit, so that no intermediate result exceeds 64 bits."""
     sign: i64 = 0
     if number < 0:
         number = -1 - number

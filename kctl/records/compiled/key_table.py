@@ -55,7 +55,7 @@ class _Shard:
         self.count: i64 = 0
 
     def grow(self) -> None:
-        """Doubles the number of slots."""
+        """Double the number of slots."""
         old = self.entries
         slots: i64 = 2 * (self.mask + 1)
         mask: i64 = slots - 1
@@ -98,7 +98,7 @@ class KeyTable:
         self.key_count: i64 = 0
 
     def add(self, region: bytes, keys: object) -> None:
-        """Adds records; those without key are not the last of any key."""
+        """Add records; those without key are not the last of any key."""
         digests = self._digests(region, cast("vec[i32]", keys))
         shards = self._shards
         pages = self._is_last
@@ -138,7 +138,7 @@ class KeyTable:
         self.key_count += added
 
     def are_last(self, start: i64, count: i64) -> vec[u8]:
-        """Returns a byte per record from number `start` on: 1 if it is the last of its key."""
+        """Return a byte per record from number `start` on: 1 if it is the last of its key."""
         found = vec[u8]([0] * count)
         at: i64 = 0
         while at < count:
@@ -152,7 +152,7 @@ class KeyTable:
         return found
 
     def last_count(self, start: i64, count: i64) -> i64:
-        """Returns how many of `count` records from number `start` on are the last of their key."""
+        """Return how many of `count` records from number `start` on are the last of their key."""
         found: i64 = 0
         number: i64 = start
         while number < start + count:
@@ -166,7 +166,7 @@ class KeyTable:
         return found
 
     def are_unknown(self, region: bytes, keys: object) -> vec[u8]:
-        """Returns a byte per record: 1 if its key was not added, 0 if it was or if the record has no key."""
+        """Return a byte per record: 1 if its key was not added, 0 if it was or if the record has no key."""
         digests = self._digests(region, cast("vec[i32]", keys))
         shards = self._shards
         found = vec[u8](capacity=len(digests) >> 1)
@@ -189,7 +189,7 @@ class KeyTable:
         return found
 
     def _digests(self, region: bytes, keys: vec[i32]) -> vec[i64]:
-        """Returns both halves of the digest of each key, 0 and 0 for null.
+        """Return both halves of the digest of each key, 0 and 0 for null.
 
         All digests are computed before the first is looked up: the processor then overlaps the misses of its cache.
         """
@@ -239,7 +239,7 @@ class KeyTable:
 
 
 def _last_bytes(region: bytes, position: i64) -> i64:
-    """Returns up to seven bytes at the end of the region as a number, the first one lowest."""
+    """Return up to seven bytes at the end of the region as a number, the first one lowest."""
     word: i64 = 0
     shift: i64 = 0
     while position < len(region):
@@ -250,14 +250,14 @@ def _last_bytes(region: bytes, position: i64) -> i64:
 
 
 def _reduced(value: i64) -> i64:
-    """Returns the remainder of a number below 2**63."""
+    """Return the remainder of a number below 2**63."""
     value = (value & _PRIME) + (value >> 31)
     value = (value & _PRIME) + (value >> 31)
     return value - _PRIME if value >= _PRIME else value
 
 
 def _spread(first: i64) -> i64:
-    """Returns 31 bits of which each depends on both values in the first half of a digest.
+    """Return 31 bits of which each depends on both values in the first half of a digest.
 
     The values alone are linear in the last word of the key, so that similar keys would be close together.
     """

@@ -25,7 +25,7 @@ class Number:
         self._text = label
 
     def write(self, out: BytesWriter, number: i64) -> None:
-        """Writes the label and the number, which is above -2**63."""
+        """Write the label and the number, which is above -2**63."""
         thousands: i64 = number // 1000
         if thousands <= 0:
             out.write(self._label)
@@ -53,7 +53,7 @@ def format_records(
     common: bytes,
     with_contents: bool,
 ) -> tuple[bytes, i64, i64, list[tuple[int, int]]]:
-    """Returns the lines of `count` records from `position` on, and the position after them.
+    """Return the lines of `count` records from `position` on, and the position after them.
 
     Then the offset after the last record, and the gaps between offsets: each as the offset before `expected`, which is
     -1 for any, and the offset that was found.  With `has_append_time` the timestamp of each record is `base_timestamp`.
@@ -114,7 +114,7 @@ def format_records(
 
 
 def _write_names(out: BytesWriter, region: bytes, position: i64, end: i64) -> i64:
-    """Writes the keys of the headers whose number is at `position`; returns the position after the headers."""
+    """Write the keys of the headers whose number is at `position`; return the position after the headers."""
     count, position = small_number(region, position)
     if count < 0 or count > end - position:
         raise ValueError(f"{count} headers")
@@ -136,7 +136,7 @@ def _write_names(out: BytesWriter, region: bytes, position: i64, end: i64) -> i6
 
 
 def write_number(out: BytesWriter, number: i64) -> None:
-    """Writes a decimal number above -2**63."""
+    """Write a decimal number above -2**63."""
     if number < 0:
         out.append(0x2D)
         number = -number
@@ -155,7 +155,7 @@ def write_number(out: BytesWriter, number: i64) -> None:
 
 
 def write_digits(out: BytesWriter, number: i64) -> None:
-    """Writes a number below 1,000 with three digits."""
+    """Write a number below 1,000 with three digits."""
     hundreds: i64 = number // 100
     number -= hundreds * 100
     tens: i64 = number // 10

@@ -80,7 +80,7 @@ def format_rows(
     *,
     has_append_time: bool,
 ) -> tuple[bytes, i64]:
-    """Returns the rows of `count` records from `position` on, and the position after them.
+    """Return the rows of `count` records from `position` on, and the position after them.
 
     The arguments are those of `record_lines.format_records`, and so are the errors.
     """
@@ -143,7 +143,7 @@ def _write_sequence(out: BytesWriter, base_sequence: i64, delta: i64, form: RowF
 
 
 def _write_time(out: BytesWriter, timestamp: i64, form: RowForm) -> None:
-    """Writes RFC 3339 in UTC with milliseconds, or the null."""
+    """Write RFC 3339 in UTC with milliseconds, or the null."""
     if timestamp == _NO_TIMESTAMP:
         out.write(form.null)
         return
@@ -170,7 +170,7 @@ def _write_time(out: BytesWriter, timestamp: i64, form: RowForm) -> None:
 
 
 def _write_text(out: BytesWriter, region: bytes, position: i64, stop: i64, form: RowForm, encoding: bytes) -> i64:
-    """Writes the key or value whose size is at `position`, with JSON its encoding; returns the position after it."""
+    """Write the key or value whose size is at `position`, with JSON its encoding; return the position after it."""
     size, start = small_number(region, position)
     end: i64 = after_field(start, size, stop)
     is_json = form.kind == JSON

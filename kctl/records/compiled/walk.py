@@ -43,7 +43,7 @@ SHIFT_SMALL_TIMESTAMP: Final = 49
 
 
 def check_records(region: bytes, count: i64) -> tuple[bool, i64, i64, i64]:
-    """Checks `count` records and summarizes them.
+    """Check `count` records and summarize them.
 
     Returns: whether the offset deltas are 0, 1, 2 and so on; the largest and the smallest timestamp delta (0 if there
     are no records); the number of records without a key.  Raises ValueError and IndexError for malformed records.
@@ -114,7 +114,7 @@ def check_records(region: bytes, count: i64) -> tuple[bool, i64, i64, i64]:
 
 
 def locate_records(buffer: bytes, regions: Sequence[tuple[int, int, int]]) -> vec[i64]:
-    """Returns FIELDS numbers for each record of some batches, in a flat buffer of 64-bit integers.
+    """Return FIELDS numbers for each record of some batches, in a flat buffer of 64-bit integers.
 
     A region is the start and the end of the records of a batch in `buffer`, and their number.  The numbers of a record
     are: timestamp delta, offset delta, position and size of the key, position and size of the value, position of the
@@ -135,7 +135,7 @@ def locate_records(buffer: bytes, regions: Sequence[tuple[int, int, int]]) -> ve
 
 
 def _locate(buffer: bytes, position: i64, limit: i64, count: i64, found: vec[i64]) -> vec[i64]:
-    """Appends the numbers of the records of one region."""
+    """Append the numbers of the records of one region."""
     index: i64
     for index in range(count):
         byte: i64 = buffer[position]
@@ -195,7 +195,7 @@ def _locate(buffer: bytes, position: i64, limit: i64, count: i64, found: vec[i64
 def read_records(
     region: bytes, position: i64, count: i64, base_offset: i64, base_timestamp: i64, *, has_append_time: bool
 ) -> tuple[list[ReadRecord], i64]:
-    """Returns `count` records from `position` on, and the position after them.
+    """Return `count` records from `position` on, and the position after them.
 
     With `has_append_time` the timestamp of each record is `base_timestamp`.  Numbers that are rare are refused like
     malformed ones, and left to a reader for which they are not special: fields of 128 MB, and deltas of more than 28 or
@@ -226,7 +226,7 @@ def read_records(
 
 
 def record_start(region: bytes, position: i64, total: i64) -> tuple[i64, i64, i64, i64]:
-    """Returns the end of the record at `position`, its timestamp and offset deltas, and the position of its key."""
+    """Return the end of the record at `position`, its timestamp and offset deltas, and the position of its key."""
     size, position = small_number(region, position)
     if size < 0 or size > total - position:
         raise ValueError(f"a record of {size} bytes exceeds the batch")
@@ -282,7 +282,7 @@ def read_placed_records(
 
 
 def read_headers(region: bytes, position: i64, end: i64) -> tuple[tuple[tuple[str, bytes | None], ...], i64]:
-    """Returns the headers whose number is at `position`, and the position after them."""
+    """Return the headers whose number is at `position`, and the position after them."""
     count, position = small_number(region, position)
     if count < 0 or count > end - position:
         raise ValueError(f"{count} headers")
@@ -301,7 +301,7 @@ def read_headers(region: bytes, position: i64, end: i64) -> tuple[tuple[tuple[st
 
 
 def locate_keys(region: bytes, count: i64, start: i64 = 0) -> tuple[vec[i32], i64]:
-    """Returns the position and the size of the key of `count` records from `start` on, and the end of the last record.
+    """Return the position and the size of the key of `count` records from `start` on, and the end of the last record.
 
     The size of a null is negative.  Timestamps, offset deltas, values and headers are skipped unread; the caller checks
     that the last record ends with the region.
@@ -345,10 +345,10 @@ def locate_keys(region: bytes, count: i64, start: i64 = 0) -> tuple[vec[i32], i6
 def retain_records(
     region: bytes, start: i64, stays: object, drops_tombstones: bool
 ) -> tuple[list[bytes], i64, i64, i64]:
-    """Selects those records from `start` on whose byte in `stays` is 1, without tombstones if `drops_tombstones`.
+    """Select those records from `start` on whose byte in `stays` is 1, without tombstones if `drops_tombstones`.
 
     `stays` is a vec[u8]; KeyTable states why it is declared as an object.  `locate_keys` has accepted the records.
-    Returns their bytes, in runs; their number; the largest timestamp delta among them, if there are any; the end of the
+    Return their bytes, in runs; their number; the largest timestamp delta among them, if there are any; the end of the
     last record of `stays`.
     """
     are_staying = cast("vec[u8]", stays)
@@ -393,7 +393,7 @@ def retain_records(
 
 
 def _is_tombstone(region: bytes, position: i64) -> bool:
-    """True if the record whose offset delta starts at `position` has a null value."""
+    """Return whether the record whose offset delta starts at `position` has a null value."""
     while region[position] >= 0x80:
         position += 1
     size, position = _number(region, position + 1)
@@ -402,13 +402,13 @@ def _is_tombstone(region: bytes, position: i64) -> bool:
 
 
 def check_count(count: i64, total: i64) -> None:
-    """Raises ValueError before memory is allocated for more records than the region can hold."""
+    """Raise ValueError before memory is allocated for more records than the region can hold."""
     if count < 0 or count > total // RECORD_SIZE_MIN:
         raise ValueError(f"{count} records do not fit {total} bytes")
 
 
 def rest_of_number(region: bytes, position: i64, first: i64, shift_max: i64) -> tuple[i64, i64]:
-    """Returns a zigzag number whose first byte has been read, and the position after it.
+    """Return a zigzag number whose first byte has been read, and the position after it.
 
     Bits beyond the type are ignored, as in Kafka's ByteUtils.  The highest of 64 bits is kept apart, so that the
     intermediate numbers are the same with integers of 64 bits and of any size.
@@ -438,7 +438,7 @@ def rest_of_number(region: bytes, position: i64, first: i64, shift_max: i64) -> 
 
 
 def after_field(position: i64, size: i64, end: i64) -> i64:
-    """Returns the position after a field of `size` bytes, which may be null."""
+    """Return the position after a field of `size` bytes, which may be null."""
     if size > end - position:
         raise ValueError(f"a field of {size} bytes exceeds its record")
     return position + size if size > 0 else position
@@ -459,7 +459,7 @@ def _after_headers(region: bytes, position: i64, end: i64) -> i64:
 
 
 def small_number(region: bytes, position: i64) -> tuple[i64, i64]:
-    """Returns a number of at most 28 bits, and the position after it."""
+    """Return a number of at most 28 bits, and the position after it."""
     byte: i64 = region[position]
     if byte < 0x80:
         return (byte >> 1) ^ -(byte & 1), position + 1

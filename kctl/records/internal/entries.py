@@ -56,7 +56,7 @@ TRANSACTION_STATES = (
 
 
 def offsets_record(record: Record) -> tuple[object, object]:
-    """(key, value) of a record of __consumer_offsets; the value of a tombstone is None."""
+    """Return (key, value) of a record of __consumer_offsets; the value of a tombstone is None."""
     try:
         key = decode_offsets_key(record.key or b"")
         if isinstance(key, OffsetCommitKey):
@@ -71,7 +71,7 @@ def offsets_record(record: Record) -> tuple[object, object]:
 
 
 def transaction_record(record: Record) -> tuple[object, object]:
-    """(key, value) of a record of __transaction_state; the value of a tombstone is None."""
+    """Return (key, value) of a record of __transaction_state; the value of a tombstone is None."""
     try:
         key = decode_transaction_key(record.key or b"")
         if isinstance(key, TransactionLogKey):
@@ -83,7 +83,7 @@ def transaction_record(record: Record) -> tuple[object, object]:
 
 
 def share_group_state_record(record: Record) -> tuple[object, object]:
-    """(key, value) of a record of __share_group_state; the value of a tombstone is None."""
+    """Return (key, value) of a record of __share_group_state; the value of a tombstone is None."""
     return _coordinator_record(record, newer_group_records.SHARE_GROUP_STATE_KINDS)
 
 
@@ -106,12 +106,12 @@ def _coordinator_record(record: Record, kinds: Mapping[int, tuple[type, type]]) 
 
 
 def cluster_metadata_record(record: Record) -> tuple[object, object]:
-    """(key, value) of a record of __cluster_metadata or of a snapshot of it."""
+    """Return (key, value) of a record of __cluster_metadata or of a snapshot of it."""
     return _framed_record(record, decode_cluster_metadata)
 
 
 def remote_log_metadata_record(record: Record) -> tuple[object, object]:
-    """(key, value) of a record of __remote_log_metadata."""
+    """Return (key, value) of a record of __remote_log_metadata."""
     return _framed_record(record, decode_remote_log_metadata)
 
 
@@ -125,12 +125,12 @@ def _framed_record(record: Record, decode: Callable[[bytes], Framed]) -> tuple[o
 
 
 def record_type_name(cls: type) -> str:
-    """The kind of a record in snake case: `partition_change_record` for PartitionChangeRecord."""
+    """Return the kind of a record in snake case: `partition_change_record` for PartitionChangeRecord."""
     return _WORD_START.sub("_", cls.__name__.removesuffix("Value")).lower()
 
 
 def message_item(message: Any, version: int) -> dict[str, Any]:
-    """The fields that a message has in this version."""
+    """Return the fields that a message has in this version."""
     return {
         field.name: _field_item(getattr(message, field.name), version)
         for field in definition_of(type(message)).fields

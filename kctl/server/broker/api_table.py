@@ -86,7 +86,7 @@ def register_handlers(
     authorizer: Authorizer | None,
     zookeeper_problem: Callable[[], str],
 ) -> None:
-    """Registers the handlers of all APIs that this broker serves.
+    """Register the handlers of all APIs that this broker serves.
 
     `zookeeper_problem` returns why this broker cannot change anything in ZooKeeper; empty if it can.
     """
@@ -151,7 +151,7 @@ def _register_cluster(
 
 
 def _register_controller(serve: Serve, base: Foundations, parts: BrokerParts) -> None:
-    """Registers the APIs of the controller and its requests to brokers."""
+    """Register the APIs of the controller and its requests to brokers."""
     control_plane, controller = parts.control_plane, parts.controller
     serve("leader_and_isr", LeaderAndIsrHandler(control_plane, parts.authority).handle)
     serve("stop_replica", StopReplicaHandler(control_plane, parts.authority).handle)

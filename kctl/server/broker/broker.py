@@ -93,7 +93,7 @@ class OwnZooKeeper(Protocol):
         ...
 
     def has_session(self, session_id: int) -> bool:
-        """Whether the session is open."""
+        """Return whether the session is open."""
         ...
 
 
@@ -207,7 +207,7 @@ class Broker:
         return self.configs.current
 
     def bind(self) -> None:
-        """Binds the ports without accepting connections.  Raises ListenError."""
+        """Bind the ports without accepting connections.  Raises ListenError."""
         if self._metrics is not None:
             host = self._config.metrics_host
             port = self._metrics.bind(host, self._config.metrics_port)
@@ -217,7 +217,7 @@ class Broker:
         self.advertised = self._advertised_endpoints()
 
     def _advertised_endpoints(self) -> tuple[Endpoint, ...]:
-        """The endpoints for clients in the configuration in force, of open listeners."""
+        """Return the endpoints for clients in the configuration in force, of open listeners."""
         bound = self._listeners.bound
         return tuple(
             replace(
@@ -228,11 +228,11 @@ class Broker:
         )
 
     def open_logs(self) -> None:
-        """Locks the log directories.  Raises LogDirFailure, ConfigError."""
+        """Lock the log directories.  Raises LogDirFailure, ConfigError."""
         self._logs.manager.open_directories()
 
     async def start(self, zookeeper_connect: str) -> None:
-        """Starts; when it returns, the broker serves.  Raises KctlError on failure; the caller then calls `stop`."""
+        """Start; when it returns, the broker serves.  Raises KctlError on failure; the caller then calls `stop`."""
         self._state = BrokerState.STARTING
         if self._metrics is not None:
             await self._metrics.start()
@@ -311,7 +311,7 @@ class Broker:
         log.info("serving broker=%s endpoints=%s cluster=%s", self.broker_id, _text(self.advertised), cluster)
 
     async def stop(self) -> None:
-        """Stops in order; after a failed start it stops what was started."""
+        """Stop in order; after a failed start it stops what was started."""
         parts = self._parts
         self._state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
         self._session.begin_shutdown()
@@ -360,7 +360,7 @@ class Broker:
             log.info("stopped broker=%s", self.broker_id)
 
     async def _start_authorizer(self, zookeeper: ZooKeeper) -> None:
-        """Starts the configured authorizer, if any.  Raises ZooKeeperError, and what a plug-in raises."""
+        """Start the configured authorizer, if any.  Raises ZooKeeperError, and what a plug-in raises."""
         if self._open_authorizer is not None:
             self._authorizer = self._open_authorizer(zookeeper)
             self._access = self._dispatcher.access = Access(self._authorizer)
@@ -369,7 +369,7 @@ class Broker:
     # Listeners: configured when the dynamic properties are known.
 
     async def _configure_listeners(self) -> None:
-        """Raises ConfigError."""
+        """Configure the listeners, or raise ConfigError."""
         await self._limit_updates.start()
         await self._listeners.configure()
         self.advertised = self._advertised_endpoints()
@@ -422,7 +422,7 @@ class Broker:
         )
 
     async def _register(self) -> None:
-        """Registers in the present session, unless that has been done.  Raises BrokerIdInUse, ZooKeeperError."""
+        """Register in the present session, unless that has been done.  Raises BrokerIdInUse, ZooKeeperError."""
         zookeeper = self._session.zookeeper
         assert zookeeper is not None
         async with self._registering:
@@ -464,7 +464,7 @@ class Broker:
         self._parts.controller.session_expired()
 
     def _leadership_changed(self) -> None:
-        """Wakes the requests that wait for partitions that this broker leads, and notifies the owner of the process."""
+        """Wake the requests that wait for partitions that this broker leads, and notify the owner of the process."""
         assert self._parts is not None
         waking = self._loop.create_task(self._parts.replicas.lease_changed(), name="leadership-changed")
         self._waking.add(waking)
@@ -472,7 +472,7 @@ class Broker:
         self._on_leadership(self._lease.problem)
 
     async def _change_listeners(self) -> None:
-        """Opens and closes listeners; registers changed endpoints, of which the controller notifies all brokers."""
+        """Open and close listeners; register changed endpoints, of which the controller notifies all brokers."""
         await self._listeners.apply()
         advertised = self._advertised_endpoints()
         if advertised == self.advertised or self._session.zookeeper is None:
@@ -539,7 +539,7 @@ class Broker:
         self._parts.controller.topic_configs_changed(topics)
 
     def _announce_log_dir_failure(self) -> None:
-        """Notifies the controller."""
+        """Notify the controller."""
         if self._session.zookeeper is not None:
             announcement = self._notify_log_dir_failure(self._session.zookeeper)
             self._announcement = self._loop.create_task(announcement, name="log-dir-event")
@@ -565,5 +565,6 @@ def _token_secret_key(config: BrokerConfig) -> str | None:
 
 def _text(endpoints: Iterable[Endpoint]) -> str:
     return ",".join(
-        f"{each.listener}://{f'[{each.host}]' if ':' in each.host else each.host}:{each.port}" for each in endpoints
+        f"{endpoint.listener}://{f'[{endpoint.host}]' if ':' in endpoint.host else endpoint.host}:{endpoint.port}"
+        for endpoint in endpoints
     )

@@ -49,12 +49,12 @@ class Listeners:
         self._problems = ProblemLog(log, "cannot open a listener, it stays closed listener=%s error=%s")
 
     def bind(self) -> None:
-        """Binds the listeners without accepting connections.  Raises ListenError."""
+        """Bind the listeners without accepting connections.  Raises ListenError."""
         for endpoint in listener_endpoints(self._configs.current):
             self._bind(endpoint)
 
     async def configure(self) -> None:
-        """Binds the listeners of the dynamic properties instead of those at start, and loads the certificates.  Raises
+        """Bind the listeners of the dynamic properties instead of those at start, and load the certificates.  Raises
         ConfigError.
 
         A listener whose new address cannot be bound keeps the one that it has.
@@ -75,7 +75,7 @@ class Listeners:
         self._configs.add_check(self.check)
 
     async def check(self, config: BrokerConfig, properties: Mapping[str, str]) -> None:
-        """Raises ConfigError if listeners could not be changed to these."""
+        """Raise ConfigError if listeners could not be changed to these."""
         endpoints = listener_endpoints(config)
         closing = self.bound.keys() - {endpoint.listener for endpoint in endpoints}
         free_ports = {self.bound[name].port for name in closing}
@@ -101,7 +101,7 @@ class Listeners:
                 )
 
     async def apply(self) -> None:
-        """Closes and opens listeners to match the configuration in force."""
+        """Close and open listeners to match the configuration in force."""
         endpoints = {endpoint.listener: endpoint for endpoint in listener_endpoints(self._configs.current)}
         for name in self.bound.keys() - endpoints.keys():
             self._close(name)
@@ -113,14 +113,14 @@ class Listeners:
             log.info("opened listener listener=%s host=%s port=%d", name, endpoint.host, self.bound[name].port)
 
     async def _try_to_prepare(self, endpoint: Endpoint, config: BrokerConfig, properties: Mapping[str, str]) -> None:
-        """Raises ConfigError if the certificates or mechanisms of a new listener could not be used."""
+        """Raise ConfigError if the certificates or mechanisms of a new listener could not be used."""
         if endpoint.security_protocol in TLS_PROTOCOLS:
             await self._certificates.try_properties(endpoint, properties)
         if endpoint.security_protocol.startswith("SASL_"):
             self._channels.try_properties(endpoint, config, properties)
 
     def _try_to_bind(self, endpoint: Endpoint, config: BrokerConfig) -> None:
-        """Raises ConfigError."""
+        """Bind the port and close it again, or raise ConfigError."""
         try:
             self._listening.bind(endpoint)
         except ListenError as error:
@@ -128,7 +128,9 @@ class Listeners:
         self._listening.unbind(endpoint.listener)
 
     async def _open(self, endpoint: Endpoint) -> bool:
-        """Binds a new listener, which accepts connections after `Listening.start`; False if it cannot be opened."""
+        """Bind a new listener, which accepts connections after `Listening.start`; return False if it cannot be
+        opened.
+        """
         name = endpoint.listener
         try:
             if endpoint.security_protocol in TLS_PROTOCOLS:
@@ -145,7 +147,7 @@ class Listeners:
         return True
 
     def _move(self, endpoint: Endpoint) -> None:
-        """Binds a listener, which does not accept connections yet, at another address."""
+        """Bind a listener, which does not accept connections yet, at another address."""
         name = endpoint.listener
         before = self._configured[name]
         self._listening.unbind(name)
@@ -156,7 +158,7 @@ class Listeners:
             self._bind(before)
 
     def _bind(self, endpoint: Endpoint) -> None:
-        """Raises ListenError."""
+        """Bind the port, or raise ListenError."""
         self.bound[endpoint.listener] = self._listening.bind(endpoint)
         self._configured[endpoint.listener] = endpoint
 
@@ -167,6 +169,6 @@ class Listeners:
         del self.bound[name], self._configured[name]
 
     def _is_at(self, endpoint: Endpoint) -> bool:
-        """Whether the open listener of this name has this address; port 0 is any port."""
+        """Return whether the open listener of this name has this address; port 0 is any port."""
         name = endpoint.listener
         return endpoint.host == self.bound[name].host and endpoint.port in {0, self.bound[name].port}

@@ -50,11 +50,11 @@ class EndedSessions(Protocol):
     """The sessions of earlier processes with the same data folder."""
 
     def latest_ended(self) -> SessionKey | None:
-        """The session of the latest of them, if there is proof that this process has ended, else None."""
+        """Return the session of the latest of them, if there is proof that this process has ended, else None."""
         ...
 
     def keep(self, key: SessionKey) -> None:
-        """This process uses the session from now on."""
+        """Keep the session, which this process uses from now on."""
         ...
 
 
@@ -66,7 +66,7 @@ class NoEndedSessions:
         return None
 
     def keep(self, key: SessionKey) -> None:
-        """Does nothing."""
+        """Do nothing."""
 
 
 class Registered(NamedTuple):
@@ -85,7 +85,7 @@ class _Owned(NamedTuple):
 
 
 async def ensure_paths(zookeeper: ZooKeeper) -> None:
-    """Creates the nodes that every broker expects to exist."""
+    """Create the nodes that every broker expects to exist."""
     for path in paths.PERSISTENT_AT_START:
         if await zookeeper.exists(path) is None:
             try:
@@ -95,7 +95,7 @@ async def ensure_paths(zookeeper: ZooKeeper) -> None:
 
 
 async def cluster_id(zookeeper: ZooKeeper, random: Random) -> str:
-    """The cluster id; the first broker creates it."""
+    """Return the cluster id; the first broker creates it."""
     while True:
         try:
             data, _ = await zookeeper.get(paths.CLUSTER_ID)
@@ -109,7 +109,7 @@ async def cluster_id(zookeeper: ZooKeeper, random: Random) -> str:
 
 
 async def choose_broker_id(zookeeper: ZooKeeper, config: BrokerConfig, *, stored: int | None) -> int:
-    """The configured id, the one in meta.properties, or a new one.  Raises KctlError if the first two differ."""
+    """Return the configured id, the one in meta.properties, or a new one.  Raises KctlError if the first two differ."""
     configured = config.broker_id
     if configured >= 0 and stored is not None and configured != stored:
         raise KctlError(
@@ -133,7 +133,7 @@ async def register(
     clock: MachineClock,
     patience_ms: int,
 ) -> Registered:
-    """Registers the broker for the duration of the session.
+    """Register the broker for the duration of the session.
 
     Waits up to `patience_ms` for the session of an earlier registration to expire.  Raises BrokerIdInUse if that is
     alive, ZooKeeperError.
@@ -182,7 +182,7 @@ class _Wait:
         self._until_ms = 0
 
     async def for_end_of(self, found: _Owned) -> None:
-        """Waits a little.  Raises BrokerIdInUse if the session has not expired in time, or another one follows it."""
+        """Wait a little.  Raises BrokerIdInUse if the session has not expired in time, or another one follows it."""
         owner, now_ms = found.stat.ephemeral_owner, self._clock.elapsed_ms()
         if not self._owner:
             self._owner, self._until_ms = owner, now_ms + self._patience_ms
@@ -198,13 +198,13 @@ class _Wait:
 
 
 async def _found(zookeeper: ZooKeeper, path: str) -> _Owned | None:
-    """The registration, if there is one."""
+    """Return the registration, if there is one."""
     try:
         data, stat = await zookeeper.get(path)
     except NoNodeError:
         return None
     try:
-        where = ", ".join(f"{each.host}:{each.port}" for each in decode_broker(path, data).endpoints)
+        where = ", ".join(f"{endpoint.host}:{endpoint.port}" for endpoint in decode_broker(path, data).endpoints)
     except ValueError as error:
         log.warning("the registration that was found is invalid path=%s error=%s", path, error)
         where = "an unknown address"
@@ -212,7 +212,7 @@ async def _found(zookeeper: ZooKeeper, path: str) -> _Owned | None:
 
 
 async def update_registration(zookeeper: ZooKeeper, broker_id: int, registration: BrokerRegistration) -> None:
-    """Replaces the registration of this broker, whose epoch stays.  Kafka: KafkaController.updateBrokerInfo.
+    """Replace the registration of this broker, whose epoch stays.  Kafka: KafkaController.updateBrokerInfo.
 
     Tries until the result is known.  Without a registration, or with one of another session, nothing is done: the
     broker registers again.
@@ -237,13 +237,13 @@ async def update_registration(zookeeper: ZooKeeper, broker_id: int, registration
 
 
 async def announce_failed_log_dir(zookeeper: ZooKeeper, broker_id: int) -> None:
-    """Notifies the controller, which then finds the offline replicas.  Raises ZooKeeperError."""
+    """Notify the controller, which then finds the offline replicas.  Raises ZooKeeperError."""
     event = znodes.encode_log_dir_event(znodes.LogDirEvent(broker_id))
     await zookeeper.create(paths.LOG_DIR_EVENT_PREFIX, event, sequence=True)
 
 
 async def _generate_broker_id(zookeeper: ZooKeeper, reserved_max: int) -> int:
-    """An id above reserved.broker.max.id, counted by the version of a node.
+    """Return an id above reserved.broker.max.id, counted by the version of a node.
 
     That node may be older than some brokers, after a restore from a backup: ids of live brokers, and of those that have
     replicas, are skipped.

@@ -31,19 +31,19 @@ T = TypeVar("T")
 
 
 def visit_all(hosted: Iterable[T], visit: Callable[[T], int]) -> int:
-    """Calls `visit` for each of them now; returns the sum of its results."""
+    """Call `visit` for each of them now; return the sum of its results."""
     size = 0
-    for each in hosted:
+    for object_ in hosted:
         try:
-            size += visit(each)
+            size += visit(object_)
         except Exception:
-            log.exception("cannot check an object, continuing with the next object=%r", each)
+            log.exception("cannot check an object, continuing with the next object=%r", object_)
             size += 1
     return size
 
 
 def taken(waiting: deque[T]) -> Iterator[T]:
-    """Takes the objects out, the first one first."""
+    """Take the objects out, the first one first."""
     while waiting:
         yield waiting.popleft()
 
@@ -62,12 +62,12 @@ class Turns:
         """Each visits an object when it is continued; while there are any, a turn is scheduled."""
 
     def visit(self, waiting: Iterator[T], visit: Callable[[T], int]) -> None:
-        """Calls `visit` for the first objects now, unless others are under way, and for the rest in later turns.
+        """Call `visit` for the first objects now, unless others are under way, and for the rest in later turns.
 
         `visit` returns how many usual objects took as long as this one.
         """
         is_idle = not self._walks
-        self._walks.append(visit_all((each,), visit) for each in waiting)
+        self._walks.append(visit_all((object_,), visit) for object_ in waiting)
         if is_idle:
             self._run()
 
@@ -92,7 +92,7 @@ class PeriodicChecks:
         self._due: dict[Callable[[], None], TimerTask] = {}
 
     def every(self, interval_ms: int, check: Callable[[], None]) -> None:
-        """Calls `check` after each interval, for the first time when the first interval has passed."""
+        """Call `check` after each interval, for the first time when the first interval has passed."""
 
         def due() -> None:
             # Scheduled before the check, which may fail.
@@ -102,7 +102,7 @@ class PeriodicChecks:
         self._due[check] = self._timer.schedule(interval_ms, due)
 
     def cancel(self) -> None:
-        """Cancels all periodic checks."""
+        """Cancel all periodic checks."""
         for task in self._due.values():
             task.cancel()
         self._due.clear()
@@ -148,7 +148,7 @@ class HostedObjects(Mapping[str, HostedT]):
     @overload
     def get(self, key: str, /, default: HostedT | D) -> HostedT | D: ...
     def get(self, key: str, /, default: HostedT | D | None = None) -> HostedT | D | None:
-        """The object, if its partition is served."""
+        """Return the object, if its partition is served."""
         found = self._by_id.get(key)
         return found if found is not None and found.partition.is_served else default
 
@@ -162,7 +162,7 @@ class HostedObjects(Mapping[str, HostedT]):
         return (key for key in list(self._by_id) if key in self)
 
     def present(self) -> Iterator[HostedT]:
-        """The objects that exist now, also those that are loaded, hidden or removed when it is their turn.
+        """Yield the objects that exist now, also those that are loaded, hidden or removed when it is their turn.
 
         An object that is removed meanwhile is freed when it is passed, not at the end together with all others.
         """
@@ -172,25 +172,25 @@ class HostedObjects(Mapping[str, HostedT]):
             yield waiting.pop()
 
     def add(self, key: str, added: HostedT) -> None:
-        """Adds an object to its partition; it is found when the partition is served."""
+        """Add an object to its partition; it is found when the partition is served."""
         partition = added.partition
         self._by_id[key] = partition.objects[key] = added
         self._served += partition.is_served
 
     def remove(self, key: str, removed: HostedT) -> None:
-        """Removes an object, unless that has been done."""
+        """Remove an object, unless that has been done."""
         if self._by_id.get(key) is removed:
             del self._by_id[key]
         if removed.partition.objects.pop(key, None) is not None:
             self._served -= removed.partition.is_served
 
     def serve(self, partition: LedPartition[HostedT]) -> None:
-        """Makes the objects of a partition visible."""
+        """Make the objects of a partition visible."""
         partition.is_served = True
         self._served += len(partition.objects)
 
     def leave(self, partition: LedPartition[HostedT]) -> int:
-        """Hides the objects of a partition and unloads them in this and later turns of the loop; their number."""
+        """Hide the objects of a partition and unload them in this and later turns of the loop; return their number."""
         count = len(partition.objects)
         if partition.is_served:
             partition.is_served = False
@@ -202,7 +202,7 @@ class HostedObjects(Mapping[str, HostedT]):
         return count
 
     async def left(self) -> None:
-        """Returns when all objects of partitions that are not served any more are unloaded."""
+        """Return when all objects of partitions that are not served any more are unloaded."""
         while self._leaving:
             visit_all(islice(self._leavers(), _LEAVERS_AT_ONCE), self._unload)
             await asyncio.sleep(0)
@@ -211,8 +211,8 @@ class HostedObjects(Mapping[str, HostedT]):
         while self._leaving:
             objects = self._leaving[0].objects
             if objects:
-                key, each = objects.popitem()
-                self.remove(key, each)
-                yield each
+                key, object_ = objects.popitem()
+                self.remove(key, object_)
+                yield object_
             else:
                 self._leaving.popleft()

@@ -59,17 +59,17 @@ class HostedState(Protocol[T]):
     """Their name in the log."""
 
     async def load_all(self, partition: LedPartition[T]) -> None:
-        """Reads the partition and adds its objects to it.  Yields to other requests.  Raises KctlError."""
+        """Read the partition and add its objects to it.  Yields to other requests.  Raises KctlError."""
         ...
 
     def serve_all(self, partition: LedPartition[T]) -> None:
-        """Starts serving them, at once however many they are."""
+        """Start serving them, at once however many they are."""
         ...
 
     def remove_all(self, partition: LedPartition[T]) -> int:
-        """Stops serving them at once, and removes them and completes their parked requests in turns of the loop.
+        """Stop serving them at once, and remove them and complete their parked requests in turns of the loop.
 
-        Returns their number.
+        Return their number.
         """
         ...
 
@@ -92,11 +92,11 @@ class CoordinatorPartitions(Generic[T]):
         return any(led.is_loading for led in self._led.values())
 
     def get(self, index: int) -> LedPartition[T] | None:
-        """The partition with this index, if this broker leads it."""
+        """Return the partition with this index, if this broker leads it."""
         return self._led.get(index)
 
     def of(self, key: str) -> LedPartition[T] | None:
-        """The partition of this id, if this broker leads it."""
+        """Return the partition of this id, if this broker leads it."""
         count = self._log.partition_count()
         return None if count is None else self._led.get(partition_for_key(key, count))
 
@@ -108,7 +108,7 @@ class CoordinatorPartitions(Generic[T]):
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if led.is_loading else ErrorCode.NONE
 
     def on_leader(self, index: int, epoch: int) -> None:
-        """This broker leads the partition in `epoch`: loads it, unless it is loaded already or the epoch is older.
+        """Load a partition that this broker leads in `epoch`, unless it is loaded already or the epoch is older.
 
         If the epoch is the next one, no other broker led it in between, so the state in memory is valid.
         """
@@ -123,17 +123,17 @@ class CoordinatorPartitions(Generic[T]):
         led.load = asyncio.get_running_loop().create_task(self._load(led), name=name)
 
     def on_resign(self, index: int, epoch: int | None = None) -> None:
-        """This broker no longer leads the partition; ignored if the epoch is older."""
+        """Give up a partition that this broker no longer leads; ignored if the epoch is older."""
         led = self._led.get(index)
         if led is not None and (epoch is None or epoch >= led.epoch):
             self._give_up(led)
 
     async def loaded(self) -> None:
-        """Returns when all loads that have started are done."""
+        """Return when all loads that have started are done."""
         await asyncio.gather(*self._loads(), return_exceptions=True)
 
     async def close(self) -> None:
-        """Unloads all partitions."""
+        """Unload all partitions."""
         loads = self._loads()
         for led in list(self._led.values()):
             self._give_up(led)
@@ -195,7 +195,7 @@ RECORDS_PER_TURN = 500
 
 
 async def play_back(coordinator_log: CoordinatorLog, partition: TopicPartition, playback: Playback) -> None:
-    """Replays the whole partition; records that had to be skipped are logged.  Raises KctlError."""
+    """Replay the whole partition; records that had to be skipped are logged.  Raises KctlError."""
     replay = PartitionReplay(playback)
     async for piece in coordinator_log.read_all(partition.partition):
         records = 0
@@ -204,7 +204,7 @@ async def play_back(coordinator_log: CoordinatorLog, partition: TopicPartition, 
             if records >= RECORDS_PER_TURN:
                 records = 0
                 await asyncio.sleep(0)
-    for skipped in sorted(replay.skipped, key=lambda each: each.offset):
+    for skipped in sorted(replay.skipped, key=lambda skip: skip.offset):
         log.warning(
             "skipping records that cannot be read topic=%s partition=%d offset=%d last_offset=%d keys=%s error=%s",
             partition.topic,

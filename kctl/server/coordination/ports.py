@@ -25,7 +25,7 @@ class AppendOutcome(NamedTuple):
 
 
 def outcome_of(append: asyncio.Future[AppendOutcome]) -> AppendOutcome:
-    """The result of a completed append; NOT_LEADER_OR_FOLLOWER if it was cancelled."""
+    """Return the result of a completed append; NOT_LEADER_OR_FOLLOWER if it was cancelled."""
     if append.cancelled():
         return AppendOutcome(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     error = append.exception()
@@ -39,27 +39,34 @@ class CoordinatorLog(Protocol):
     """A coordinator's internal topic on this broker."""
 
     def partition_count(self) -> int | None:
-        """The number of partitions of the existing topic, regardless of the properties; None if it does not exist."""
+        """Return the number of partitions of the existing topic, regardless of the properties; None if it does not
+        exist.
+        """
         ...
 
     def batch_bytes_max(self, partition: int) -> int:
-        """The size from which on `append` refuses a batch.  Raises KctlError if the partition is not on this broker."""
+        """Return the size from which on `append` refuses a batch.
+
+        Raises KctlError if the partition is not on this broker.
+        """
         ...
 
     def append(
         self, partition: int, batch: bytes, *, required_acks: int, timeout_ms: int
     ) -> AppendOutcome | asyncio.Future[AppendOutcome]:
-        """Appends as leader, not as a client.  With ALL_IN_SYNC the result is known when the high watermark has passed
-        the batch, or REQUEST_TIMED_OUT.  Errors are those of Produce; nothing is raised.
+        """Append as leader, not as a client.
+
+        With ALL_IN_SYNC the result is known when the high watermark has passed the batch, or REQUEST_TIMED_OUT.  Errors
+        are those of Produce; nothing is raised.
         """
         ...
 
     def read_all(self, partition: int) -> AsyncIterator[Piece]:
-        """All valid batches from the start of the log to its end, some MB at a time.  Raises KctlError."""
+        """Return all valid batches from the start of the log to its end, some MB at a time.  Raises KctlError."""
         ...
 
     async def until_replicated(self, partition: int) -> None:
-        """Returns when the high watermark has reached the current end of the log.  Raises KctlError."""
+        """Return when the high watermark has reached the current end of the log.  Raises KctlError."""
         ...
 
 
@@ -75,15 +82,15 @@ class InternalTopics(Protocol):
     """The state of `__consumer_offsets` and `__transaction_state` that FindCoordinator needs."""
 
     def partition_count(self, topic: str) -> int | None:
-        """The number of partitions; None if the topic does not exist."""
+        """Return the number of partitions; None if the topic does not exist."""
         ...
 
     def leader_of(self, topic: str, partition: int, listener: str) -> CoordinatorNode | None:
-        """The leader's endpoint on the client's listener; None without a live leader or such a listener."""
+        """Return the leader's endpoint on the client's listener; None without a live leader or such a listener."""
         ...
 
     def ensure_topic(self, topic: str, account: RequestAccount | None) -> None:
-        """Starts creating the topic without waiting; does nothing while the creation is pending.
+        """Start creating the topic without waiting; do nothing while the creation is pending.
 
         A new topic counts for the quota of the client of `account`.
         """
@@ -94,5 +101,5 @@ class TopicExistence(Protocol):
     """The topics in this broker's metadata."""
 
     def has_partition(self, topic: str, partition: int) -> bool:
-        """True if the partition exists."""
+        """Return whether the partition exists."""
         ...

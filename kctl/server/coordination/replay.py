@@ -44,11 +44,11 @@ class Playback(Protocol):
     """Builds state from the records of one internal topic.  Kafka: CoordinatorPlayback."""
 
     def record(self, record: Record, header: BatchHeader) -> None:
-        """Applies a record of the batch.  Raises MalformedRequest."""
+        """Apply a record of the batch.  Raises MalformedRequest."""
         ...
 
     def marker(self, record: Record, header: BatchHeader) -> None:
-        """Applies the end of a producer's transaction in this partition."""
+        """Apply the end of a producer's transaction in this partition."""
         ...
 
 
@@ -60,7 +60,7 @@ class PartitionReplay:
         self._playback = playback
 
     def steps(self, piece: Piece) -> Iterator[int]:
-        """Replays the batches of the piece, long ones in steps; yields the number of usual records of each step."""
+        """Replay the batches of the piece, long ones in steps; yield the number of usual records of each step."""
         for lost in piece.damage:
             reason = f"{lost.reason}, skipped {lost.size} bytes"
             self.skipped.append(Skipped(lost.offset, lost.last_offset, lost.keys, reason))
@@ -88,7 +88,7 @@ class PartitionReplay:
 
 
 def pass_over(key: UnknownKey) -> None:
-    """Accepts key types of newer versions, which are not an error (KIP-915); versions below 0 do not exist.
+    """Accept key types of newer versions, which are not an error (KIP-915); versions below 0 do not exist.
 
     Raises MalformedRequest.
     """
@@ -122,15 +122,15 @@ _TRANSACTION = _LOG_UNAVAILABLE | {
 
 
 def commit_error(error: ErrorCode) -> ErrorCode:
-    """The error for OffsetCommit."""
+    """Return the error for OffsetCommit."""
     return _COMMIT.get(error, error)
 
 
 def group_error(error: ErrorCode) -> ErrorCode:
-    """The error for SyncGroup and JoinGroup; a timeout makes the member join again."""
+    """Return the error for SyncGroup and JoinGroup; a timeout makes the member join again."""
     return _GROUP.get(error, error)
 
 
 def transaction_error(error: ErrorCode) -> ErrorCode:
-    """The error for every request to a transaction coordinator."""
+    """Return the error for every request to a transaction coordinator."""
     return _TRANSACTION.get(error, error)

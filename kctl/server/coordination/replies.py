@@ -39,7 +39,7 @@ class ParkedCall(Generic[T]):
         return self._future is not None
 
     def complete(self, outcome: T) -> None:
-        """Sets the result; ignored if the client is gone, which cancels the future."""
+        """Set the result; ignored if the client is gone, which cancels the future."""
         if self._future is None:
             assert self._outcome is None
             self._outcome = outcome
@@ -47,20 +47,20 @@ class ParkedCall(Generic[T]):
             self._future.set_result(outcome)
 
     def reply(self) -> Reply[T]:
-        """The result if it is known, else a future of it."""
+        """Return the result if it is known, else a future of it."""
         if self._outcome is not None:
             return self._outcome
         self._future = asyncio.get_running_loop().create_future()
         return self._future
 
     def outcome(self) -> T:
-        """The result of a call that never waits."""
+        """Return the result of a call that never waits."""
         assert self._outcome is not None, "completed within the step"
         return self._outcome
 
 
 async def result_of(reply: Reply[T]) -> T:
-    """The reply, when it is known."""
+    """Return the reply, when it is known."""
     return await reply if isinstance(reply, asyncio.Future) else reply
 
 
@@ -90,7 +90,7 @@ log = logging.getLogger(__name__)
 def append_or_refuse(
     append: Callable[[], AppendOutcome | asyncio.Future[AppendOutcome]], what: str
 ) -> AppendOutcome | asyncio.Future[AppendOutcome]:
-    """Builds and appends a batch by calling `append`; returns UNKNOWN_SERVER_ERROR and logs the error if that raises.
+    """Build and append a batch by calling `append`; return UNKNOWN_SERVER_ERROR and log the error if that raises.
 
     `what` identifies the batch in the log, as `key=value` pairs.
     """
@@ -101,6 +101,6 @@ def append_or_refuse(
 
 
 def refused(what: str) -> AppendOutcome:
-    """The result for a batch that cannot be built or appended; logs the exception that is handled."""
+    """Return the result for a batch that cannot be built or appended; log the exception that is handled."""
     log.exception("cannot append to the coordinator's log, refusing the request %s", what)
     return AppendOutcome(ErrorCode.UNKNOWN_SERVER_ERROR)

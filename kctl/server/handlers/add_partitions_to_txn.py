@@ -40,7 +40,7 @@ class AddPartitionsToTxnHandler:
     def handle(
         self, request: AddPartitionsToTxnRequest, context: RequestContext
     ) -> AddPartitionsToTxnResponse | Awaitable[AddPartitionsToTxnResponse]:
-        """Serves one request: returns the response, or an awaitable if it has to wait."""
+        """Serve one request: return the response, or an awaitable if it has to wait."""
         return started(self._respond(request, context))
 
     async def _respond(self, request: AddPartitionsToTxnRequest, context: RequestContext) -> AddPartitionsToTxnResponse:

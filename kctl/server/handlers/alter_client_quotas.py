@@ -40,7 +40,7 @@ class AlterClientQuotasHandler:
         self._lookup = asyncio.Lock()  # Slow lookups of all requests together use one thread.
 
     async def handle(self, request: AlterClientQuotasRequest, context: RequestContext) -> AlterClientQuotasResponse:
-        """Serves one request and returns the response."""
+        """Serve one request and return the response."""
         is_allowed = context.allows_on_cluster(Operation.ALTER_CONFIGS)
         outcomes: dict[tuple[tuple[str, str | None], ...], Outcome] = {}
         async for entry in sliced(request.entries):
@@ -62,7 +62,7 @@ class AlterClientQuotasHandler:
         )
 
     async def _alter(self, entry: RequestEntryData, *, validate_only: bool) -> None:
-        """Raises ApiError or ZooKeeperError."""
+        """Alter the quotas of an entity, or raise ApiError or ZooKeeperError."""
         entity = checked_entity((part.entity_type, part.entity_name) for part in entry.entity)
         await self._check_address(entity)
         changes = [QuotaChange(change.key, None if change.remove else change.value) for change in entry.ops]

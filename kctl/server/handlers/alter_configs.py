@@ -28,9 +28,9 @@ class AlterConfigsHandler:
         self._resources = resources
 
     async def handle(self, request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
-        """Serves one request and returns the response."""
+        """Serve one request and return the response."""
         outcomes = await outcomes_of_resources(
-            request.resources, lambda each: self._alter(each, context, validate_only=request.validate_only)
+            request.resources, lambda resource: self._alter(resource, context, validate_only=request.validate_only)
         )
         return AlterConfigsResponse(
             responses=[
@@ -45,7 +45,7 @@ class AlterConfigsHandler:
         )
 
     async def _alter(self, resource: AlterConfigsResource, context: RequestContext, *, validate_only: bool) -> None:
-        """Raises ApiError or ZooKeeperError."""
+        """Alter the configuration of a resource, or raise ApiError or ZooKeeperError."""
         check_access(context, Operation.ALTER_CONFIGS, resource.resource_type, resource.resource_name)
         if resource.resource_type == ResourceType.TOPIC and not resource.resource_name:
             # IncrementalAlterConfigs responds with INVALID_REQUEST; Kafka has no such check for this request.

@@ -28,7 +28,7 @@ class AlterPartitionHandler:
         self._controller = controller
 
     async def handle(self, request: AlterPartitionRequest, context: RequestContext) -> AlterPartitionResponse:
-        """Serves one request and returns the response."""
+        """Serve one request and return the response."""
         if not context.allows_on_cluster(Operation.CLUSTER_ACTION):
             return AlterPartitionResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, topics=[])
         state = self._controller.state
@@ -38,11 +38,15 @@ class AlterPartitionHandler:
         if live is None or live.epoch != request.broker_epoch:
             return AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH, topics=[])
         requested = {
-            TopicPartition(topic.topic_name, each.partition_index): LeaderAndIsr(
-                request.broker_id, each.leader_epoch, tuple(each.new_isr), 0, partition_epoch=each.partition_epoch
+            TopicPartition(topic.topic_name, partition.partition_index): LeaderAndIsr(
+                request.broker_id,
+                partition.leader_epoch,
+                tuple(partition.new_isr),
+                0,
+                partition_epoch=partition.partition_epoch,
             )
             for topic in request.topics
-            for each in topic.partitions
+            for partition in topic.partitions
         }
         outcome = await self._controller.alter_isrs(requested)
         if not outcome and requested:
@@ -63,5 +67,5 @@ class AlterPartitionHandler:
             )
         return AlterPartitionResponse(
             error_code=ErrorCode.NONE,
-            topics=[ResponseTopicData(topic_name=topic, partitions=each) for topic, each in topics.items()],
+            topics=[ResponseTopicData(topic_name=topic, partitions=partitions) for topic, partitions in topics.items()],
         )

@@ -31,7 +31,7 @@ class AlterPartitionReassignmentsHandler:
     async def handle(
         self, request: AlterPartitionReassignmentsRequest, context: RequestContext
     ) -> AlterPartitionReassignmentsResponse:
-        """Serves one request and returns the response."""
+        """Serve one request and return the response."""
         if not context.allows_on_cluster(Operation.ALTER):
             return AlterPartitionReassignmentsResponse(
                 error_code=CLUSTER_DENIED.code, error_message=CLUSTER_DENIED.message, responses=_denied(request)

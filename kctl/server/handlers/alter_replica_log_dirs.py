@@ -35,7 +35,7 @@ class AlterReplicaLogDirsHandler:
         self._moves = moves
 
     async def handle(self, request: AlterReplicaLogDirsRequest, context: RequestContext) -> AlterReplicaLogDirsResponse:
-        """Serves one request and returns the response."""
+        """Serve one request and return the response."""
         is_allowed = context.allows_on_cluster(Operation.ALTER)
         results: dict[str, list[AlterReplicaLogDirPartitionResult]] = defaultdict(list)
         refused: list[tuple[TopicPartition, ErrorCode]] = []
@@ -64,7 +64,7 @@ class AlterReplicaLogDirsHandler:
 
 
 def _requested(request: AlterReplicaLogDirsRequest) -> Iterator[tuple[str, TopicPartition]]:
-    """The path of the directory and the partition of each move."""
+    """Yield the path of the directory and the partition of each move."""
     for directory in request.dirs:
         for topic in directory.topics:
             for index in topic.partitions:

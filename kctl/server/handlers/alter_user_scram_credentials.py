@@ -38,7 +38,7 @@ class AlterUserScramCredentialsHandler:
     async def handle(
         self, request: AlterUserScramCredentialsRequest, context: RequestContext
     ) -> AlterUserScramCredentialsResponse:
-        """Serves one request and returns the response."""
+        """Serve one request and return the response."""
         alterations = [alteration async for alteration in sliced(_alterations(request))]
         by_user: dict[str, list[Alteration]] = {}
         for alteration in alterations:

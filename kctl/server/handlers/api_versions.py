@@ -27,7 +27,7 @@ class ApiVersionsHandler:
         self._features = features
 
     def handle(self, request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
-        """Serves one request and returns the response."""
+        """Serve one request and return the response."""
         if context.api_version >= FIRST_VERSION_WITH_SOFTWARE:
             client_software = (request.client_software_name, request.client_software_version)
             if not all(_SOFTWARE_WORD.match(name) for name in client_software):

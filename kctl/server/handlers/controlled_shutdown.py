@@ -36,7 +36,7 @@ class ControlledShutdownHandler:
         self._controller = controller
 
     async def handle(self, request: ControlledShutdownRequest, context: RequestContext) -> ControlledShutdownResponse:
-        """Serves one request and returns the response."""
+        """Serve one request and return the response."""
         if not context.allows_on_cluster(Operation.CLUSTER_ACTION):
             return _refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         state = self._controller.state
@@ -58,7 +58,7 @@ class ControlledShutdownHandler:
 
 
 def _is_current(request: ControlledShutdownRequest, version: int, live: LiveBroker, *, is_own_broker: bool) -> bool:
-    """True if the request can be from the current run of the broker.
+    """Return whether the request can be from the current run of the broker.
 
     Brokers send their epoch since inter.broker.protocol.version 2.2; a registration shows whether it is 2.7 or later.
     """

@@ -28,7 +28,7 @@ class CreateAclsHandler:
         self._authorizer = authorizer
 
     async def handle(self, request: CreateAclsRequest, context: RequestContext) -> CreateAclsResponse:
-        """Serves one request and returns the response."""
+        """Serve one request and return the response."""
         creations = request.creations
         if not context.allows_on_cluster(Operation.ALTER):
             return _response([CLUSTER_DENIED] * len(creations))

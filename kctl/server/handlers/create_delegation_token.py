@@ -36,7 +36,7 @@ class CreateDelegationTokenHandler:
     async def handle(
         self, request: CreateDelegationTokenRequest, context: RequestContext
     ) -> CreateDelegationTokenResponse:
-        """Serves one request and returns the response."""
+        """Serve one request and return the response."""
         created: list[DelegationToken] = []
         outcome = await outcome_of(self._create(request, context, created))
         principal_type, _, principal_name = context.principal.partition(":")
@@ -56,9 +56,9 @@ class CreateDelegationTokenHandler:
         self, request: CreateDelegationTokenRequest, context: RequestContext, created: list[DelegationToken]
     ) -> None:
         require_authenticated(context.peer)
-        if any(each.principal_type != _USER or not each.principal_name for each in request.renewers):
+        if any(renewer.principal_type != _USER or not renewer.principal_name for renewer in request.renewers):
             raise ApiError(ErrorCode.INVALID_PRINCIPAL_TYPE)
         if len(request.renewers) > TOKEN_RENEWERS_MAX:
             raise ApiError(ErrorCode.INVALID_REQUEST)
-        renewers = [f"{each.principal_type}:{each.principal_name}" for each in request.renewers]
+        renewers = [f"{renewer.principal_type}:{renewer.principal_name}" for renewer in request.renewers]
         created.append(await self._tokens.create(context.principal, renewers, max_lifetime_ms=request.max_lifetime_ms))

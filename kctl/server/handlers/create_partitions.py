@@ -59,7 +59,7 @@ class CreatePartitionsHandler:
         self._is_controller = is_controller
 
     async def handle(self, request: CreatePartitionsRequest, context: RequestContext) -> CreatePartitionsResponse:
-        """Serves one request and returns the response."""
+        """Serve one request and return the response."""
         named = Counter(topic.name for topic in request.topics)
         requested = {topic.name: topic for topic in request.topics}
         room = PartitionRoom(self._metadata.total_partition_count())
@@ -114,7 +114,7 @@ class CreatePartitionsHandler:
         *,
         validate_only: bool,
     ) -> None:
-        """Raises ApiError or ZooKeeperError."""
+        """Add the partitions of a topic, or raise ApiError or ZooKeeperError."""
         problem = topic_name_problem(topic.name)
         if problem is not None:
             raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)

@@ -77,7 +77,7 @@ class CreateTopicsHandler:
         self._under_way: set[str] = set()
 
     async def handle(self, request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
-        """Serves one request and returns the response."""
+        """Serve one request and return the response."""
         if not self._is_controller():
             return _response([(topic.name, _NOT_CONTROLLER) for topic in request.topics])
         names = [topic.name for topic in request.topics]
@@ -109,7 +109,7 @@ class CreateTopicsHandler:
     async def _plan(
         self, request: CreateTopicsRequest, denied: frozenset[str], pending: frozenset[str], slices: Slices
     ) -> tuple[dict[str, NewTopicPlan], dict[str, Outcome]]:
-        """The topics that can be created, and the current outcome of every topic in the request.
+        """Return the topics that can be created, and the current outcome of every topic in the request.
 
         Topics whose deletion is pending are planned as if they did not exist.
         """
@@ -230,7 +230,7 @@ class _Existing(Collection[str]):
 def _take_quota(
     plans: dict[str, NewTopicPlan], outcomes: dict[str, Outcome], allowance: MutationAllowance | None
 ) -> None:
-    """Removes the plans of topics that the quota does not allow."""
+    """Remove the plans of topics that the quota does not allow."""
     if allowance is None:
         return
     for plan in list(plans.values()):
@@ -251,7 +251,7 @@ def _response(outcomes: list[tuple[str, Outcome]]) -> CreateTopicsResponse:
 
 
 def _creation(plan: NewTopicPlan, *, is_assigned: bool) -> TopicCreation:
-    """The argument of a policy.  As in Kafka, either the numbers or the assignment are given."""
+    """Return the argument of a policy.  As in Kafka, either the numbers or the assignment are given."""
     if is_assigned:
         return TopicCreation(plan.name, None, None, plan.assignment, plan.overrides)
     return TopicCreation(plan.name, plan.partition_count, plan.replication_factor, None, plan.overrides)

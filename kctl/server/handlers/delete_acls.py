@@ -34,7 +34,7 @@ class DeleteAclsHandler:
         self._authorizer = authorizer
 
     async def handle(self, request: DeleteAclsRequest, context: RequestContext) -> DeleteAclsResponse:
-        """Serves one request and returns the response."""
+        """Serve one request and return the response."""
         if not context.allows_on_cluster(Operation.ALTER):
             return _all_refused(request, CLUSTER_DENIED)
         if self._authorizer is None:
@@ -43,9 +43,9 @@ class DeleteAclsHandler:
             return _all_refused(request, _TOO_MANY)
         refused: list[Outcome | None] = []
         filters: list[AclFilter] = []
-        for each in request.filters:
+        for acl_filter in request.filters:
             try:
-                filters.append(requested_filter(each))
+                filters.append(requested_filter(acl_filter))
                 refused.append(None)
             except ApiError as error:
                 refused.append(Outcome.of(error))

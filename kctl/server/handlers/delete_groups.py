@@ -21,7 +21,7 @@ class DeleteGroupsHandler:
         self._coordinator = coordinator
 
     async def handle(self, request: DeleteGroupsRequest, context: RequestContext) -> DeleteGroupsResponse:
-        """Serves one request and returns the response."""
+        """Serve one request and return the response."""
         results: dict[str, DeletableGroupResult] = {}
         async for group_id in sliced(request.groups_names, COSTLY_ELEMENTS_PER_SLICE_MAX, size_of_id):
             if group_id not in results:

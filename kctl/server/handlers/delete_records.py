@@ -42,7 +42,7 @@ class _Deletion:
     result: DeleteRecordsPartitionResult
 
     def try_complete(self, metadata: MetadataCache) -> bool:
-        """Fills in the result if it is known; returns True if it is final."""
+        """Fill in the result if it is known; return True if it is final."""
         if self.result.error_code != ErrorCode.REQUEST_TIMED_OUT:
             return True
         if not self.partition.may_lead:
@@ -98,7 +98,7 @@ class DeleteRecordsHandler:
         self._purgatory = purgatory
 
     async def handle(self, request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
-        """Serves one request and returns the response."""
+        """Serve one request and return the response."""
         slices = Slices()
         deletions: list[_Deletion] = []
         topics: list[DeleteRecordsTopicResult] = []
@@ -128,7 +128,7 @@ class DeleteRecordsHandler:
         return DeleteRecordsResponse(topics=topics)
 
     def _delete(self, topic: str, index: int, requested_offset: int) -> tuple[Partition, int]:
-        """Advances the log start offset here; returns the partition and the offset.  Raises ApiError."""
+        """Advance the log start offset here; return the partition and the offset.  Raises ApiError."""
         if topic in INTERNAL_TOPICS:
             raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION)
         partition = self._replicas.partition(topic, index)

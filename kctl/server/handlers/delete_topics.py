@@ -64,7 +64,7 @@ class DeleteTopicsHandler:
         self._is_controller = is_controller
 
     async def handle(self, request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
-        """Serves one request and returns the response."""
+        """Serve one request and return the response."""
         requested = (
             list({(topic.name, topic.topic_id): topic for topic in request.topics}.values())
             if context.api_version >= FIRST_VERSION_BY_ID
@@ -80,7 +80,7 @@ class DeleteTopicsHandler:
         return DeleteTopicsResponse(responses=await gather_sliced(deletions))
 
     def _refusal(self, requested: list[DeleteTopicState], version: int) -> Outcome | None:
-        """The outcome for all topics of a request that cannot be served."""
+        """Return the outcome for all topics of a request that cannot be served."""
         if not self._is_controller():
             return _NOT_CONTROLLER
         if not self._configs.current.delete_topic_enable:

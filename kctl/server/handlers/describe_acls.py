@@ -31,7 +31,7 @@ class DescribeAclsHandler:
         self._authorizer = authorizer
 
     async def handle(self, request: DescribeAclsRequest, context: RequestContext) -> DescribeAclsResponse:
-        """Serves one request and returns the response."""
+        """Serve one request and return the response."""
         if not context.allows_on_cluster(Operation.DESCRIBE):
             return _refused(CLUSTER_DENIED)
         if self._authorizer is None:

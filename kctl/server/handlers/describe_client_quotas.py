@@ -46,7 +46,7 @@ class DescribeClientQuotasHandler:
     async def handle(
         self, request: DescribeClientQuotasRequest, context: RequestContext
     ) -> DescribeClientQuotasResponse:
-        """Serves one request and returns the response."""
+        """Serve one request and return the response."""
         if not context.allows_on_cluster(Operation.DESCRIBE_CONFIGS):
             return _refused(CLUSTER_DENIED)
         try:
@@ -60,7 +60,7 @@ class DescribeClientQuotasHandler:
         return DescribeClientQuotasResponse(error_code=outcome.code, entries=entries)
 
     async def _describe(self, requested: Filter, entries: list[EntryData], *, is_strict: bool) -> None:
-        """Raises ApiError or ZooKeeperError."""
+        """Add the quotas of the entities to `entries`, or raise ApiError or ZooKeeperError."""
         entities = await self._entities(requested, is_strict=is_strict)
         async for batch in sliced_batches(entities, REQUEST_ELEMENTS_PER_SLICE_MAX):
             configs = await gather_sliced(self._topics.config(entity_path(entity)) for entity in batch)
@@ -76,7 +76,7 @@ class DescribeClientQuotasHandler:
         await release([entities])
 
     async def _entities(self, requested: Filter, *, is_strict: bool) -> list[Entity]:
-        """All entities that match, with or without quotas."""
+        """Return all entities that match, with or without quotas."""
         found: list[Entity] = []
         for kind in EntityType:
             if may_match(requested, [kind], is_strict=is_strict):

@@ -29,7 +29,7 @@ class DescribeClusterHandler:
         self._metadata = metadata
 
     def handle(self, request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
-        """Serves one request and returns the response."""
+        """Serve one request and return the response."""
         is_requested = request.include_cluster_authorized_operations
         return DescribeClusterResponse(
             error_code=ErrorCode.NONE,

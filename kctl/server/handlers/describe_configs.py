@@ -69,7 +69,7 @@ class DescribeConfigsHandler:
         self._watched_configs = watched_configs
 
     async def handle(self, request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
-        """Serves one request and returns the response."""
+        """Serve one request and return the response."""
         requested: dict[tuple[int, str], DescribeConfigsResource] = {}
         for resource in request.resources:
             # One result however often it is listed: a result is thousands of times longer than a name.
@@ -146,11 +146,11 @@ class DescribeConfigsHandler:
                 return own
             return describe_topic(self._configs, own) if own else without_overrides
         if resource.resource_type == ResourceType.BROKER_LOGGER:
-            return [_logger(each, level) for each, level in logger_levels().items()]
+            return [_logger(logger, level) for logger, level in logger_levels().items()]
         return describe_broker(self._configs) if name else describe_broker_defaults(self._configs)
 
     async def _are_kept_confirmed(self) -> bool:
-        """Whether overrides in memory are those in ZooKeeper; it is False while ZooKeeper cannot be read."""
+        """Return whether overrides in memory are those in ZooKeeper; it is False while ZooKeeper cannot be read."""
         try:
             await self._watched_configs.confirm()
         except ZooKeeperError:
@@ -158,7 +158,9 @@ class DescribeConfigsHandler:
         return True
 
     async def _overrides(self, topics: Sequence[str], *, uses_kept: bool) -> dict[str, Mapping[str, str] | ApiError]:
-        """The stored overrides of each topic, or the error; those that are not in memory are read side by side."""
+        """Return the stored overrides of each topic, or the error; those that are not in memory are read side by
+        side.
+        """
         kept = {topic: self._watched_configs.kept(topic) if uses_kept else None for topic in topics}
         missing = [topic for topic, overrides in kept.items() if overrides is None]
         read = await asyncio.gather(*map(self._read, missing)) if missing else []
@@ -167,7 +169,7 @@ class DescribeConfigsHandler:
         )
 
     async def _read(self, topic: str) -> Mapping[str, str] | ApiError:
-        """The overrides in ZooKeeper; those in this broker's memory if ZooKeeper cannot be read."""
+        """Return the overrides in ZooKeeper; those in this broker's memory if ZooKeeper cannot be read."""
         try:
             return await self._watched_configs.read(topic)
         except ApiError as error:
@@ -196,7 +198,7 @@ def _result_without_configs(
 def _entries(
     described: list[DescribedConfig], keys: frozenset[str] | None, request: DescribeConfigsRequest, version: int
 ) -> tuple[list[DescribeConfigsResourceResult], int]:
-    """The properties with these names, all without names, and their approximate size in bytes."""
+    """Return the properties with these names, all without names, and their approximate size in bytes."""
     entries = [_entry(config, request, version) for config in described if not keys or config.name in keys]
     return entries, sum(map(_size_of, entries))
 

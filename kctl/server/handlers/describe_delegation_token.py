@@ -30,7 +30,7 @@ class DescribeDelegationTokenHandler:
     async def handle(
         self, request: DescribeDelegationTokenRequest, context: RequestContext
     ) -> DescribeDelegationTokenResponse:
-        """Serves one request and returns the response."""
+        """Serve one request and return the response."""
         try:
             require_authenticated(context.peer)
             self._tokens.require_enabled()
@@ -38,7 +38,7 @@ class DescribeDelegationTokenHandler:
             return DescribeDelegationTokenResponse(error_code=error.code, tokens=[])
         owners = None
         if request.owners is not None:
-            owners = {f"{each.principal_type}:{each.principal_name}" for each in request.owners}
+            owners = {f"{principal.principal_type}:{principal.principal_name}" for principal in request.owners}
         tokens = [
             self._described(token)
             async for token in sliced(self._tokens.cache.tokens())
@@ -49,7 +49,7 @@ class DescribeDelegationTokenHandler:
 
     def _described(self, token: DelegationToken) -> DescribedDelegationToken:
         principal_type, _, principal_name = token.owner.partition(":")
-        renewers = [each.partition(":")[::2] for each in token.renewers]
+        renewers = [renewer.partition(":")[::2] for renewer in token.renewers]
         return DescribedDelegationToken(
             principal_type=principal_type,
             principal_name=principal_name,

@@ -35,7 +35,7 @@ class DescribeGroupsHandler:
         self._coordinator = coordinator
 
     async def handle(self, request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
-        """Serves one request and returns the response."""
+        """Serve one request and return the response."""
         described = self._groups(request, context)
         groups = [group async for group in sliced(described, SLICE_OBJECTS, _objects_in)]
         return DescribeGroupsResponse(groups=groups)

@@ -39,7 +39,7 @@ class DescribeLogDirsHandler:
         self._replicas = replicas
 
     async def handle(self, request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:
-        """Serves one request and returns the response."""
+        """Serve one request and return the response."""
         if not context.allows_on_cluster(Operation.DESCRIBE):
             return DescribeLogDirsResponse(results=[])  # These versions have no error for the whole response.
         requested = (
@@ -62,7 +62,7 @@ class DescribeLogDirsHandler:
         logs = (*self._logs.logs.values(), *self._logs.futures.logs.values())
         described = (
             (log.topic_partition.topic, self._partition(log.topic_partition, log))
-            for log in sorted(logs, key=lambda each: each.topic_partition)
+            for log in sorted(logs, key=lambda log: log.topic_partition)
             if log.log_directory is directory and (requested is None or log.topic_partition in requested)
         )
         topics: dict[str, list[DescribeLogDirsPartition]] = defaultdict(list)

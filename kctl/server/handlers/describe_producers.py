@@ -33,7 +33,7 @@ class DescribeProducersHandler:
         self._replicas = replicas
 
     async def handle(self, request: DescribeProducersRequest, context: RequestContext) -> DescribeProducersResponse:
-        """Serves one request and returns the response."""
+        """Serve one request and return the response."""
         requested: dict[str, dict[int, None]] = {}
         for topic in request.topics:
             # One result however often it is listed: a partition may have many producers.

@@ -32,7 +32,7 @@ class DescribeTransactionsHandler:
     async def handle(
         self, request: DescribeTransactionsRequest, context: RequestContext
     ) -> DescribeTransactionsResponse:
-        """Serves one request and returns the response."""
+        """Serve one request and return the response."""
         slices = Slices()
         left = DESCRIBED_BYTES_MAX
         states: list[TransactionState] = []
@@ -77,7 +77,7 @@ def _refused(transactional_id: str, error: ErrorCode) -> TransactionState:
 
 
 async def _topics(snapshot: TransactionSnapshot, context: RequestContext, slices: Slices) -> list[TopicData]:
-    """The partitions of topics that the client may describe."""
+    """Return the partitions of topics that the client may describe."""
     topic_names = {topic for topic, _ in snapshot.partitions}
     hidden = context.denied(Operation.DESCRIBE, ResourceType.TOPIC, topic_names, is_logged=False)
     topics: dict[str, TopicData] = {}

@@ -34,7 +34,7 @@ class DescribeUserScramCredentialsHandler:
     async def handle(
         self, request: DescribeUserScramCredentialsRequest, context: RequestContext
     ) -> DescribeUserScramCredentialsResponse:
-        """Serves one request and returns the response."""
+        """Serve one request and return the response."""
         if not context.allows_on_cluster(Operation.DESCRIBE):
             return DescribeUserScramCredentialsResponse(
                 error_code=CLUSTER_DENIED.code, error_message=CLUSTER_DENIED.message, results=[]
@@ -50,7 +50,7 @@ class DescribeUserScramCredentialsHandler:
         )
 
     async def _describe_all(self, results: list[DescribeUserScramCredentialsResult]) -> None:
-        """Raises ZooKeeperError."""
+        """Add the credentials of all users to `results`, or raise ZooKeeperError."""
         for element in await self._topics.config_entities("users"):
             if element == paths.DEFAULT_ENTITY:
                 continue
@@ -66,11 +66,11 @@ class DescribeUserScramCredentialsHandler:
         )
 
     async def _describe(self, user: str, infos: list[CredentialInfo]) -> None:
-        """Raises ApiError or ZooKeeperError."""
+        """Add the credentials of a user to `infos`, or raise ApiError or ZooKeeperError."""
         if not user:
             raise ApiError(ErrorCode.RESOURCE_NOT_FOUND, "The user name is empty.")
         config = await self._topics.config(f"users/{paths.sanitize(user)}")
         credentials = iterations_by_mechanism(config)
         if not credentials:
             raise ApiError(ErrorCode.RESOURCE_NOT_FOUND, f"User {user} has no SCRAM credentials.")
-        infos += [CredentialInfo(mechanism=each, iterations=count) for each, count in credentials.items()]
+        infos += [CredentialInfo(mechanism=mechanism, iterations=count) for mechanism, count in credentials.items()]

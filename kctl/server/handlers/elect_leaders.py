@@ -39,7 +39,7 @@ class ElectLeadersHandler:
         self._waits = waits
 
     async def handle(self, request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
-        """Serves one request and returns the response."""
+        """Serve one request and return the response."""
         selected = None
         if request.topic_partitions is not None:
             selected = tuple([tp async for tp in sliced(_partitions(request.topic_partitions))])
@@ -79,7 +79,7 @@ async def _refused(selected: tuple[TopicPartition, ...] | None, error: ErrorCode
 
 
 async def _by_topic(outcome: Mapping[TopicPartition, ErrorCode]) -> list[ReplicaElectionResult]:
-    """The results, sorted by topic and partition."""
+    """Return the results, sorted by topic and partition."""
     topics: dict[str, dict[int, PartitionResult]] = {}
     async for (topic, partition), code in sliced(outcome.items()):
         message = None if code is ErrorCode.NONE else _REASONS.get(code, code.description)

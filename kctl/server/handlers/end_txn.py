@@ -29,7 +29,7 @@ class EndTxnHandler:
         self._coordinator = coordinator
 
     def handle(self, request: EndTxnRequest, context: RequestContext) -> EndTxnResponse | Awaitable[EndTxnResponse]:
-        """Serves one request: returns the response, or an awaitable if it has to wait."""
+        """Serve one request: return the response, or an awaitable if it has to wait."""
         if not context.allows(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id):
             return EndTxnResponse(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)

@@ -22,7 +22,7 @@ class ExpireDelegationTokenHandler:
     async def handle(
         self, request: ExpireDelegationTokenRequest, context: RequestContext
     ) -> ExpireDelegationTokenResponse:
-        """Serves one request and returns the response."""
+        """Serve one request and return the response."""
         expiry_ms: list[int] = []
         outcome = await outcome_of(self._expire(request, context, expiry_ms))
         return ExpireDelegationTokenResponse(

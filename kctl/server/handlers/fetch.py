@@ -88,7 +88,7 @@ class FetchHandler:
         self._fetch_max_bytes = fetch_max_bytes
 
     def handle(self, request: FetchRequest, context: RequestContext) -> FetchResponse | asyncio.Future[FetchResponse]:
-        """Serves one request: returns the response, or an awaitable if it has to wait."""
+        """Serve one request: return the response, or an awaitable if it has to wait."""
         now_ms = self._clock.monotonic_ms()
         try:
             session = self._session(request, context.api_version, now_ms)
@@ -203,7 +203,7 @@ class FetchHandler:
         )
 
     def _session(self, request: FetchRequest, version: int, now_ms: int) -> FetchSession | None:
-        """The session that an incremental request continues; None for a full request."""
+        """Return the session that an incremental request continues; None for a full request."""
         if version < FIRST_VERSION_OF_SESSIONS:
             return None
         if request.session_epoch in _FULL:
@@ -215,7 +215,8 @@ class FetchHandler:
     def _note_follower(
         self, replica_id: int, session: FetchSession | None, positions: Sequence[FetchPosition], now_ms: int
     ) -> None:
-        """Updates the follower's log end from its fetch offset: may advance the high watermark and add it to the ISR.
+        """Update the follower's log end from its fetch offset: this may advance the high watermark and add it to the
+        ISR.
 
         Skipped for a follower whose log diverges from the leader's.
         """
@@ -238,7 +239,7 @@ class FetchHandler:
             self._replicas.partitions_moved(moved)
 
     def _create_session(self, fetch: Fetch) -> FetchSession | None:
-        """A new session for a full request, or None if the cache is full."""
+        """Return a new session for a full request, or None if the cache is full."""
         reader = fetch.reader
         session = self._sessions.create(
             self._random.randrange(1, 1 << 31),
@@ -260,14 +261,14 @@ def _failed(error: ApiError) -> FetchResponse:
 
 
 def _task(work: Awaitable[FetchResponse], account: RequestAccount | None) -> asyncio.Future[FetchResponse]:
-    """A task, which ends when the connection is closed; its time counts for the quota of request time."""
+    """Return a task, which ends when the connection is closed; its time counts for the quota of request time."""
     if account is not None and account.is_timed:
         work = account.measured(work)
     return asyncio.ensure_future(work)
 
 
 def _is_long(request: FetchRequest, session: FetchSession | None, context: RequestContext) -> bool:
-    """Whether the request names or examines more partitions than one slice has."""
+    """Return whether the request names or examines more partitions than one slice has."""
     count = 0
     if session is not None:
         # The topics of all partitions of a consumer are authorized, because permissions may have changed.
@@ -298,7 +299,7 @@ def _positions(topics: Iterable[FetchTopic]) -> Iterable[FetchPosition]:
 def _denied_topics(
     positions: Collection[FetchPosition], context: RequestContext, *, is_follower: bool
 ) -> frozenset[str]:
-    """The topics that the client may not read; a client that claims to be a follower may read all or none."""
+    """Return the topics that the client may not read; a client that claims to be a follower may read all or none."""
     if is_follower and context.allows_on_cluster(Operation.CLUSTER_ACTION):
         return frozenset()
     if is_follower:

@@ -54,7 +54,7 @@ class UselessLookups:
         self._seen: dict[tuple[str, str], list[int]] = {}
 
     def note(self, client_id: str, group: str, now_ms: int) -> bool:
-        """Counts a successful lookup of a group that does not exist; true once for a client and group."""
+        """Count a successful lookup of a group that does not exist; return True once for a client and group."""
         times = self._seen.setdefault((client_id, group), [])
         if len(times) >= LOOKUPS_WITHOUT_GROUP:
             return False
@@ -83,7 +83,7 @@ class FindCoordinatorHandler:
         self._useless = UselessLookups()
 
     def handle(self, request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
-        """Serves one request and returns the response."""
+        """Serve one request and return the response."""
         topic = TOPIC_OF_KEY_TYPE.get(request.key_type)
         if topic is None:
             return _refusal(ErrorCode.INVALID_REQUEST)

@@ -24,7 +24,7 @@ class HeartbeatHandler:
     def handle(
         self, request: HeartbeatRequest, context: RequestContext
     ) -> HeartbeatResponse | Awaitable[HeartbeatResponse]:
-        """Serves one request: returns the response, or an awaitable if the group is busy."""
+        """Serve one request: return the response, or an awaitable if the group is busy."""
         if not context.allows(Operation.READ, ResourceType.GROUP, request.group_id):
             return HeartbeatResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
         error = self._coordinator.heartbeat(

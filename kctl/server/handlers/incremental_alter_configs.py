@@ -34,9 +34,9 @@ class IncrementalAlterConfigsHandler:
     async def handle(
         self, request: IncrementalAlterConfigsRequest, context: RequestContext
     ) -> IncrementalAlterConfigsResponse:
-        """Serves one request and returns the response."""
+        """Serve one request and return the response."""
         outcomes = await outcomes_of_resources(
-            request.resources, lambda each: self._alter(each, context, validate_only=request.validate_only)
+            request.resources, lambda resource: self._alter(resource, context, validate_only=request.validate_only)
         )
         return IncrementalAlterConfigsResponse(
             responses=[
@@ -51,7 +51,7 @@ class IncrementalAlterConfigsHandler:
         )
 
     async def _alter(self, resource: AlterConfigsResource, context: RequestContext, *, validate_only: bool) -> None:
-        """Raises ApiError or ZooKeeperError."""
+        """Alter the configuration of a resource, or raise ApiError or ZooKeeperError."""
         check_access(context, acls.Operation.ALTER_CONFIGS, resource.resource_type, resource.resource_name)
         alterations = [Alteration(entry.name, entry.config_operation, entry.value) for entry in resource.configs]
         if resource.resource_type == ResourceType.BROKER_LOGGER:
@@ -63,7 +63,7 @@ class IncrementalAlterConfigsHandler:
         entity_path = self._resources.entity_path(kind, name)
         current = await self._resources.current(entity_path)
         overrides = altered(current, alterations, self._resources.properties(kind))
-        requested = {each.name: each.value for each in alterations}
+        requested = {alteration.name: alteration.value for alteration in alterations}
         await self._resources.check(kind, name, overrides, requested)
         if not validate_only:
             await self._resources.replace(entity_path, overrides)
@@ -71,11 +71,13 @@ class IncrementalAlterConfigsHandler:
     def _alter_loggers(self, name: str, alterations: list[Alteration], *, validate_only: bool) -> None:
         check_this_broker(name, self._broker_id)
         check_alterations(alterations)
-        for each in alterations:
-            if each.operation not in {Operation.SET, Operation.DELETE}:
-                raise ApiError(ErrorCode.INVALID_REQUEST, f"The level of logger {each.name} can only be set or deleted")
-            check_logger(each.name, each.value if each.operation == Operation.SET else None)
+        for alteration in alterations:
+            if alteration.operation not in {Operation.SET, Operation.DELETE}:
+                raise ApiError(
+                    ErrorCode.INVALID_REQUEST, f"The level of logger {alteration.name} can only be set or deleted"
+                )
+            check_logger(alteration.name, alteration.value if alteration.operation == Operation.SET else None)
         if not validate_only:
-            for each in alterations:
-                set_logger(each.name, each.value if each.operation == Operation.SET else None)
+            for alteration in alterations:
+                set_logger(alteration.name, alteration.value if alteration.operation == Operation.SET else None)
             self._levels_changed()

@@ -40,7 +40,7 @@ class InitProducerIdHandler:
     def handle(
         self, request: InitProducerIdRequest, context: RequestContext
     ) -> InitProducerIdResponse | Awaitable[InitProducerIdResponse]:
-        """Serves one request: returns the response, or an awaitable if it has to wait."""
+        """Serve one request: return the response, or an awaitable if it has to wait."""
         refusal = _refusal(request, context)
         if refusal is not None:
             return _response(InitOutcome(refusal), context.api_version)
@@ -65,7 +65,10 @@ class InitProducerIdHandler:
 
 
 def _refusal(request: InitProducerIdRequest, context: RequestContext) -> ErrorCode | None:
-    """The authorization error, if any.  Since 2.8 WRITE on any topic permits an idempotent producer (KIP-679)."""
+    """Return the authorization error, if any.
+
+    Since 2.8 WRITE on any topic permits an idempotent producer (KIP-679).
+    """
     if request.transactional_id is not None:
         is_allowed = context.allows(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
         return None if is_allowed else ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED

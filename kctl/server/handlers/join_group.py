@@ -37,7 +37,7 @@ class JoinGroupHandler:
     def handle(
         self, request: JoinGroupRequest, context: RequestContext
     ) -> JoinGroupResponse | Awaitable[JoinGroupResponse]:
-        """Serves one request: returns the response, or an awaitable if it has to wait."""
+        """Serve one request: return the response, or an awaitable if it has to wait."""
         version = context.api_version
         if not context.allows(Operation.READ, ResourceType.GROUP, request.group_id):
             denied = JoinOutcome(error=ErrorCode.GROUP_AUTHORIZATION_FAILED, member_id="")

@@ -34,7 +34,7 @@ class LeaderAndIsrHandler:
         self._authority = authority
 
     async def handle(self, request: LeaderAndIsrRequest, context: RequestContext) -> LeaderAndIsrResponse:
-        """Serves one request and returns the response."""
+        """Serve one request and return the response."""
         try:
             return await self._respond(request, context)
         finally:

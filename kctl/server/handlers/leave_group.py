@@ -30,7 +30,7 @@ class LeaveGroupHandler:
     def handle(
         self, request: LeaveGroupRequest, context: RequestContext
     ) -> LeaveGroupResponse | Awaitable[LeaveGroupResponse]:
-        """Serves one request: returns the response, or an awaitable if the group is busy."""
+        """Serve one request: return the response, or an awaitable if the group is busy."""
         if not context.allows(Operation.READ, ResourceType.GROUP, request.group_id):
             return LeaveGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
         if context.api_version < FIRST_WITH_MANY:

@@ -22,7 +22,7 @@ class ListGroupsHandler:
         self._coordinator = coordinator
 
     async def handle(self, request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
-        """Serves one request and returns the response."""
+        """Serve one request and return the response."""
         error, overviews = await self._coordinator.groups(request.states_filter)
         hides = not context.allows_on_cluster(Operation.DESCRIBE)
         groups = [

@@ -61,7 +61,7 @@ class ListOffsetsHandler:
     def handle(
         self, request: ListOffsetsRequest, context: RequestContext
     ) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
-        """Serves one request: returns the response, or an awaitable if it has to wait."""
+        """Serve one request: return the response, or an awaitable if it has to wait."""
         return started(self._respond(request, context))
 
     async def _respond(self, request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
@@ -128,7 +128,7 @@ class ListOffsetsHandler:
         search: TimestampSearch,
         lookups: _Lookups,
     ) -> None:
-        """Searches within the request's allowance on the event loop; a longer search continues in a thread."""
+        """Search within the request's allowance on the event loop; a longer search continues in a thread."""
         try:
             while (scan := partition.log.next_scan(search)) is not None:
                 with partition.log.disk():

@@ -21,7 +21,7 @@ class ListTransactionsHandler:
         self._coordinator = coordinator
 
     async def handle(self, request: ListTransactionsRequest, context: RequestContext) -> ListTransactionsResponse:
-        """Serves one request and returns the response."""
+        """Serve one request and return the response."""
         error, unknown, found = await self._coordinator.transactions(
             request.state_filters, set(request.producer_id_filters)
         )

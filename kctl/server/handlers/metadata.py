@@ -68,7 +68,7 @@ class MetadataHandler:
     def handle(
         self, request: MetadataRequest, context: RequestContext
     ) -> MetadataResponse | Awaitable[MetadataResponse]:
-        """Serves one request: returns the response, or an awaitable if it has to wait."""
+        """Serve one request: return the response, or an awaitable if it has to wait."""
         if self._known.is_set():
             return started(self._respond(request, context))
         return self._respond_when_known(request, context)

@@ -63,7 +63,7 @@ class OffsetCommitHandler:
     def handle(
         self, request: OffsetCommitRequest, context: RequestContext
     ) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
-        """Serves one request: returns the response, or an awaitable if it has to wait."""
+        """Serve one request: return the response, or an awaitable if it has to wait."""
         return started(self._respond(request, context))
 
     async def _respond(self, request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse:
@@ -135,7 +135,7 @@ async def _response(
     *,
     missing: ErrorCode = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
 ) -> OffsetCommitResponse:
-    """The response in request order; partitions without a result get `missing`."""
+    """Return the response in request order; partitions without a result get `missing`."""
     response = OffsetCommitResponse(topics=[])
     for topic in request.topics:
         results: list[OffsetCommitResponsePartition] = []

@@ -29,7 +29,7 @@ class OffsetDeleteHandler:
         self._topics = topics
 
     async def handle(self, request: OffsetDeleteRequest, context: RequestContext) -> OffsetDeleteResponse:
-        """Serves one request and returns the response."""
+        """Serve one request and return the response."""
         if not context.allows(Operation.DELETE, ResourceType.GROUP, request.group_id):
             return OffsetDeleteResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED, topics=[])
         denied = context.denied(Operation.READ, ResourceType.TOPIC, (topic.name for topic in request.topics))

@@ -49,7 +49,7 @@ class OffsetFetchHandler:
     def handle(
         self, request: OffsetFetchRequest, context: RequestContext
     ) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
-        """Serves one request: returns the response, or an awaitable if it has to wait."""
+        """Serve one request: return the response, or an awaitable if it has to wait."""
         if request.topics is not None and sum(len(topic.partition_indexes) for topic in request.topics) > SLICE_OBJECTS:
             return self._long_request(request, request.topics, context)
         requested = None if request.topics is None else list(_requested(request.topics))
@@ -65,7 +65,7 @@ class OffsetFetchHandler:
     def _fetch(
         self, request: OffsetFetchRequest, context: RequestContext, requested: list[TopicPartition] | None
     ) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
-        """`requested` is None for all partitions with commits."""
+        """Fetch the commits; `requested` is None for all partitions with commits."""
         if not context.allows(Operation.DESCRIBE, ResourceType.GROUP, request.group_id):
             return _failed(requested, ErrorCode.GROUP_AUTHORIZATION_FAILED, context.api_version)
         if requested is None:
@@ -85,13 +85,13 @@ class OffsetFetchHandler:
     def _all_committed(
         self, request: OffsetFetchRequest, context: RequestContext
     ) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
-        """All commits of the group, for topics that the client may describe."""
+        """Return all commits of the group, for topics that the client may describe."""
         names = self._coordinator.committed_partitions(request.group_id)
         if len(names) > SLICE_OBJECTS:
             return self._long_response(request, context, names, None)
         error, found = self._coordinator.committed(request.group_id, names, require_stable=request.require_stable)
         hidden = context.denied(Operation.DESCRIBE, ResourceType.TOPIC, (tp.topic for tp in found))
-        return _response(_partitions({tp: each for tp, each in found.items() if tp.topic not in hidden}), error)
+        return _response(_partitions({tp: offset for tp, offset in found.items() if tp.topic not in hidden}), error)
 
     async def _long_response(
         self,
@@ -100,7 +100,9 @@ class OffsetFetchHandler:
         names: Sequence[TopicPartition],
         if_denied: Committed | None,
     ) -> OffsetFetchResponse:
-        """The commits of many partitions; those that the client may not describe get `if_denied`, or are omitted."""
+        """Return the commits of many partitions; those that the client may not describe get `if_denied`, or are
+        omitted.
+        """
         found: dict[TopicPartition, Committed] = {}
         refused: dict[TopicPartition, Committed] = {}
         metadata_left = DESCRIBED_BYTES_MAX
@@ -116,7 +118,7 @@ class OffsetFetchHandler:
             found.update(committed)
             if denied and if_denied is not None:
                 refused.update((tp, if_denied) for tp in batch if tp.topic in denied)
-            metadata_left -= sum(len(each.metadata or "") for _, each in committed.values())
+            metadata_left -= sum(len(offset.metadata or "") for _, offset in committed.values())
             if metadata_left < 0:
                 return OffsetFetchResponse(topics=[], error_code=ErrorCode.INVALID_REQUEST)
         partitions = _partitions({**found, **refused})

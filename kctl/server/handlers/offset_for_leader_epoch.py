@@ -32,7 +32,7 @@ class OffsetForLeaderEpochHandler:
     def handle(
         self, request: OffsetForLeaderEpochRequest, context: RequestContext
     ) -> OffsetForLeaderEpochResponse | Awaitable[OffsetForLeaderEpochResponse]:
-        """Serves one request: returns the response, or an awaitable of a long one."""
+        """Serve one request: return the response, or an awaitable of a long one."""
         return started(self._respond(request, context))
 
     async def _respond(

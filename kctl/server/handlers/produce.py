@@ -117,7 +117,7 @@ class ProduceHandler:
     def handle(
         self, request: ProduceRequest, context: RequestContext
     ) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
-        """Serves one request: returns the response, an awaitable of it, or None for acks=0."""
+        """Serve one request: return the response, an awaitable of it, or None for acks=0."""
         refusal = _refusal_of_transaction(request, context)
         if refusal is not None:
             return self._refuse_all(request, refusal)
@@ -145,7 +145,7 @@ class ProduceHandler:
     async def _append_sliced(
         self, appends: _Appends, slices: Iterable[Sequence[TopicProduceData]]
     ) -> ProduceResponse | None:
-        """Appends the deferred batches and then the slices, and responds.
+        """Append the deferred batches and then the slices, and respond.
 
         State that may have changed since the request arrived, such as leader and sequence numbers, is checked at each
         append.
@@ -164,10 +164,10 @@ class ProduceHandler:
     def _append_some(
         self, appends: _Appends, topics: Sequence[TopicProduceData], responses: list[TopicProduceResponse]
     ) -> int:
-        """Appends to the first APPENDS_PER_SLICE_MAX partitions, to fewer if many fetch sessions have them, and defers
+        """Append to the first APPENDS_PER_SLICE_MAX partitions, to fewer if many fetch sessions have them, and defer
         the others.
 
-        Returns the number of partitions if there was an append to each of them, else 0.
+        Return the number of partitions if there was an append to each of them, else 0.
         """
         allowance = Allowance()
         count = appends.cost = 0
@@ -204,7 +204,7 @@ class ProduceHandler:
         return count if len(moved) == count else 0
 
     def _note_failure(self, topic: str, error: ApiError, records: object) -> None:
-        """Counts a refused batch for metrics.  Kafka does not count expected errors as failed requests."""
+        """Count a refused batch for metrics.  Kafka does not count expected errors as failed requests."""
         traffic = self._replicas.traffic.found(topic)
         match error.code:
             case ErrorCode.CORRUPT_MESSAGE:
@@ -223,7 +223,7 @@ class ProduceHandler:
     def _defer(
         self, appends: _Appends, topic: str, data: PartitionProduceData, partition_result: PartitionProduceResponse
     ) -> None:
-        """Copies the records for `_append_deferred` if the request's buffer is reused."""
+        """Copy the records for `_append_deferred` if the request's buffer is reused."""
         records = data.records if isinstance(data.records, memoryview) else memoryview(b"")
         try:
             self._work.hold(len(records))
@@ -234,7 +234,7 @@ class ProduceHandler:
         appends.defer(topic, partition_result, kept)
 
     async def _append_deferred(self, appends: _Appends) -> None:
-        """Appends the deferred batches in slices, those that take long after their validation in a thread."""
+        """Append the deferred batches in slices, those that take long after their validation in a thread."""
         deferred = appends.take_deferred()
         if not deferred:
             return
@@ -307,7 +307,7 @@ class ProduceHandler:
         records: object,
         allowance: Allowance | None = None,
     ) -> None:
-        """Appends the records.  Raises ApiError, and AllowanceExceeded before anything has changed."""
+        """Append the records.  Raises ApiError, and AllowanceExceeded before anything has changed."""
         acks = appends.request.acks
         partition = self._partition(topic, partition_result.index, appends)
         if not isinstance(records, (memoryview, ValidBatches)) or not records:
@@ -406,7 +406,7 @@ class _Appends:
         self._deferred_partitions: set[tuple[str, int]] = set()
 
     def has_deferred(self, topic: str, index: int) -> bool:
-        """True if an earlier batch of the partition is not appended yet; a partition may be listed twice."""
+        """Return whether an earlier batch of the partition is not appended yet; a partition may be listed twice."""
         return (topic, index) in self._deferred_partitions
 
     def defer(self, topic: str, partition_result: PartitionProduceResponse, records: memoryview) -> None:
@@ -414,13 +414,13 @@ class _Appends:
         self.deferred.append((topic, partition_result, records))
 
     def take_deferred(self) -> list[tuple[str, PartitionProduceResponse, memoryview]]:
-        """The deferred batches, which are appended next."""
+        """Return the deferred batches, which are appended next."""
         deferred, self.deferred = self.deferred, []
         self._deferred_partitions.clear()
         return deferred
 
     def add(self, responses: list[TopicProduceResponse]) -> None:
-        """Adds the results of a slice, which may begin within the topic in which the last one ended."""
+        """Add the results of a slice, which may begin within the topic in which the last one ended."""
         former = self.response.responses
         if former and responses and former[-1].name == responses[0].name:
             former[-1].partition_responses += responses.pop(0).partition_responses
@@ -432,7 +432,10 @@ class _Appends:
 
 
 def _refusal_of_transaction(request: ProduceRequest, context: RequestContext) -> ApiError | None:
-    """The error for the whole request, if any.  Reads headers as bytes, since most batches are not transactional."""
+    """Return the error for the whole request, if any.
+
+    Reads headers as bytes, since most batches are not transactional.
+    """
     producer_ids: set[bytes] = set()
     for topic in request.topic_data:
         for data in topic.partition_data:
@@ -454,7 +457,7 @@ def _refusal_of_transaction(request: ProduceRequest, context: RequestContext) ->
 
 
 def _slices(topics: Iterable[TopicProduceData]) -> Iterator[list[TopicProduceData]]:
-    """The partitions of a request in slices of at most APPENDS_PER_SLICE_MAX; topics may be divided.
+    """Yield the partitions of a request in slices of at most APPENDS_PER_SLICE_MAX; topics may be divided.
 
     A slice ends after HANDLED_AT_ONCE_BYTES_MAX / 2 bytes of records.
     """

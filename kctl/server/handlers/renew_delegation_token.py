@@ -22,7 +22,7 @@ class RenewDelegationTokenHandler:
     async def handle(
         self, request: RenewDelegationTokenRequest, context: RequestContext
     ) -> RenewDelegationTokenResponse:
-        """Serves one request and returns the response."""
+        """Serve one request and return the response."""
         expiry_ms: list[int] = []
         outcome = await outcome_of(self._renew(request, context, expiry_ms))
         return RenewDelegationTokenResponse(

@@ -11,7 +11,7 @@ from kctl.server.requests.context import RequestContext
 
 
 def sasl_authenticate(_request: SaslAuthenticateRequest, _context: RequestContext) -> SaslAuthenticateResponse:
-    """Responds like Kafka's KafkaApis.handleSaslAuthenticateRequest."""
+    """Respond like Kafka's KafkaApis.handleSaslAuthenticateRequest."""
     return SaslAuthenticateResponse(
         error_code=ErrorCode.ILLEGAL_SASL_STATE,
         error_message="SaslAuthenticate request received after successful authentication",

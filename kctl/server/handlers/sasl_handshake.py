@@ -12,5 +12,5 @@ from kctl.server.requests.context import RequestContext
 
 
 def sasl_handshake(_request: SaslHandshakeRequest, _context: RequestContext) -> SaslHandshakeResponse:
-    """Responds like Kafka's KafkaApis.handleSaslHandshakeRequest."""
+    """Respond like Kafka's KafkaApis.handleSaslHandshakeRequest."""
     return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, mechanisms=[])

@@ -35,7 +35,7 @@ class StopReplicaHandler:
         self._authority = authority
 
     async def handle(self, request: StopReplicaRequest, context: RequestContext) -> StopReplicaResponse:
-        """Serves one request and returns the response."""
+        """Serve one request and return the response."""
         if context.api_version < FIRST_VERSION_WITH_EPOCHS:
             request.topic_states = [topic async for topic in sliced(_topic_states(request))]
         try:
@@ -63,7 +63,7 @@ class StopReplicaHandler:
 
 
 def _topic_states(request: StopReplicaRequest) -> Iterator[StopReplicaTopicState]:
-    """The partitions of an old request in the newest version."""
+    """Yield the partitions of an old request in the newest version."""
     flat = ((state.topic_name, state.partition_index) for state in request.ungrouped_partitions)
     grouped = ((topic.name, index) for topic in request.topics for index in topic.partition_indexes)
     for topic_name, index in chain(flat, grouped):

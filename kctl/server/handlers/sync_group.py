@@ -31,7 +31,7 @@ class SyncGroupHandler:
     def handle(
         self, request: SyncGroupRequest, context: RequestContext
     ) -> SyncGroupResponse | Awaitable[SyncGroupResponse]:
-        """Serves one request: returns the response, or an awaitable if it has to wait."""
+        """Serve one request: return the response, or an awaitable if it has to wait."""
         if context.api_version >= FIRST_WITH_PROTOCOL and None in {request.protocol_type, request.protocol_name}:
             return _response(SyncOutcome(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
         if not context.allows(Operation.READ, ResourceType.GROUP, request.group_id):

@@ -46,7 +46,7 @@ class TxnOffsetCommitHandler:
     def handle(
         self, request: TxnOffsetCommitRequest, context: RequestContext
     ) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
-        """Serves one request: returns the response, or an awaitable if it has to wait."""
+        """Serve one request: return the response, or an awaitable if it has to wait."""
         return started(self._respond(request, context))
 
     async def _respond(self, request: TxnOffsetCommitRequest, context: RequestContext) -> TxnOffsetCommitResponse:
@@ -99,7 +99,7 @@ async def _response(
     *,
     missing: ErrorCode = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
 ) -> TxnOffsetCommitResponse:
-    """The response in request order; partitions without a result get `missing`."""
+    """Return the response in request order; partitions without a result get `missing`."""
 
     def error_of(topic: str, index: int) -> ErrorCode:
         error = errors.get(TopicPartition(topic, index), missing)

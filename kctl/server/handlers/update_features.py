@@ -31,7 +31,7 @@ class UpdateFeaturesHandler:
         self._is_controller = is_controller
 
     async def handle(self, request: UpdateFeaturesRequest, context: RequestContext) -> UpdateFeaturesResponse:
-        """Serves one request and returns the response."""
+        """Serve one request and return the response."""
         if not context.allows_on_cluster(Operation.ALTER):
             return _refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED.description)
         if not self._has_features:
@@ -63,7 +63,7 @@ def _refused(code: ErrorCode, message: str) -> UpdateFeaturesResponse:
 
 
 def _problem(update: FeatureUpdateKey) -> str:
-    """Why the update is refused.  Kafka: KafkaController.validateFeatureUpdate."""
+    """Return why the update is refused.  Kafka: KafkaController.validateFeatureUpdate."""
     if not update.feature:
         return "The feature name is empty."
     if update.max_version_level >= _VERSION_LEVEL_MIN:

@@ -27,7 +27,7 @@ class UpdateMetadataHandler:
         self._authority = authority
 
     async def handle(self, request: UpdateMetadataRequest, context: RequestContext) -> UpdateMetadataResponse:
-        """Serves one request and returns the response."""
+        """Serve one request and return the response."""
         try:
             return await self._respond(request, context)
         finally:
@@ -49,7 +49,7 @@ class UpdateMetadataHandler:
 
 
 def _name_listeners(request: UpdateMetadataRequest, version: int) -> None:
-    """Sets listener names of old versions: the name of a listener was that of its security protocol."""
+    """Set listener names of old versions: the name of a listener was that of its security protocol."""
     for broker in request.live_brokers:
         if version == 0:
             broker.endpoints = [UpdateMetadataEndpoint(port=broker.v0_port, host=broker.v0_host, security_protocol=0)]

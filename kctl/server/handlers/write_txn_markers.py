@@ -35,7 +35,7 @@ class WriteTxnMarkersHandler:
         self._markers = markers
 
     async def handle(self, request: WriteTxnMarkersRequest, context: RequestContext) -> WriteTxnMarkersResponse:
-        """Serves one request and returns the response."""
+        """Serve one request and return the response."""
         slices = Slices()
         markers = [await _marker(marker, slices) async for marker in slices.of(request.markers)]
         if context.allows_on_cluster(Operation.CLUSTER_ACTION):

@@ -90,7 +90,7 @@ class IterationTimes(NamedTuple):
         return "other_threads" if self.other_threads_s >= self.blocked_s / 2 else "waiting"
 
     def __str__(self) -> str:
-        """The log form."""
+        """Return the log form."""
         return (
             f"cause={self.cause} busy_ms={self.busy_s * 1000:.1f} cpu_ms={self.cpu_s * 1000:.1f} "
             f"without_processor_ms={self.runnable_s * 1000:.1f} blocked_ms={self.blocked_s * 1000:.1f} "
@@ -100,7 +100,7 @@ class IterationTimes(NamedTuple):
 
 
 def times_between(before: Reading, after: Reading, *, busy_s: float, collections_s: float) -> IterationTimes:
-    """The times of an iteration of `busy_s`; `before` may have been read a little earlier than it began."""
+    """Return the times of an iteration of `busy_s`; `before` may have been read a little earlier than it began."""
     cpu_s = min(after.thread_s - before.thread_s, busy_s)
     runnable_s = min(after.runnable_s - before.runnable_s, busy_s - cpu_s)
     return IterationTimes(
@@ -120,11 +120,11 @@ class ThreadClocks:
         self._waits = ProcessorWaits()
 
     def read(self) -> Reading:
-        """The clocks now; costs four system calls."""
+        """Return the clocks now; this costs four system calls."""
         return Reading(time.thread_time(), time.process_time(), self._waits.seconds())
 
     def close(self) -> None:
-        """Closes what it reads from."""
+        """Close what it reads from."""
         self._waits.close()
 
 
@@ -164,7 +164,7 @@ class IterationSamples:
     def __init__(
         self, iteration: Iteration, threshold_s: Callable[[], float], is_due: Callable[[], bool] = lambda: True
     ) -> None:
-        """The thread ends when `is_due` returns False."""
+        """Sample until `is_due` returns False, which ends the thread."""
         self._iteration = iteration
         self._threshold_s = threshold_s
         self._is_due = is_due
@@ -175,20 +175,20 @@ class IterationSamples:
         """The start of the iteration that was sampled last, and its stacks."""
 
     def start(self) -> None:
-        """Takes samples from now on."""
+        """Take samples from now on."""
         if self._watching is None or not self._watching.is_alive():
             self._watching = threading.Thread(target=self._watch, name="iteration-samples", daemon=True)
             self._watching.start()
 
     def stop(self) -> None:
-        """Ends the thread."""
+        """End the thread."""
         if self._watching is not None:
             self._is_stopping.set()
             self._watching.join()
             self._watching = None
 
     def of(self, started_s: float) -> list[str]:
-        """The stacks of the iteration that began then."""
+        """Return the stacks of the iteration that began then."""
         sampled_s, stacks = self._samples
         return stacks if sampled_s == started_s else []
 
@@ -201,7 +201,7 @@ class IterationSamples:
             seen_s = started_s
 
     def take(self, started_s: float) -> None:
-        """Keeps the stack of the loop's thread, if it is still in that iteration and does not wait for events."""
+        """Keep the stack of the loop's thread, if it is still in that iteration and does not wait for events."""
         innermost = sys._current_frames().get(self._thread)  # noqa: SLF001 - documented
         if innermost is None or innermost.f_code is _WAITING or self._iteration.started_s != started_s:
             return
@@ -212,7 +212,9 @@ class IterationSamples:
 
 
 def stack_of(innermost: FrameType) -> str:
-    """The functions that are running in a callback, with their lines: `module:line:function<module:line:function`."""
+    """Return the functions that are running in a callback, with their lines:
+    `module:line:function<module:line:function`.
+    """
     frames: list[str] = []
     frame: FrameType | None = innermost
     while frame is not None and frame.f_code not in _OUTERMOST and len(frames) < SAMPLED_FRAMES_MAX:
@@ -279,7 +281,7 @@ class DueCallbacks(deque[asyncio.Handle]):
             self.__class__ = _TimedCallbacks
 
     def begin(self, now_s: float) -> None:
-        """The next iteration begins."""
+        """Begin the next iteration."""
         self._since_s = now_s
         if self.long:
             self.long = []
@@ -288,7 +290,7 @@ class DueCallbacks(deque[asyncio.Handle]):
             self.__class__ = DueCallbacks
 
     def end(self, now_s: float) -> None:
-        """The last callback of the iteration has ended."""
+        """End the iteration, after its last callback."""
         if now_s - self._since_s >= _LONG_S:
             self._keep(now_s)
         self._running = None  # It may refer to much memory.
@@ -301,7 +303,7 @@ class _TimedCallbacks(DueCallbacks):
     """What the queue is while callbacks are timed: otherwise it has no method of its own that asyncio calls."""
 
     def popleft(self) -> asyncio.Handle:
-        """The next callback, which is called at once."""
+        """Remove and return the next callback, which is called at once."""
         now_s = self._now_s()
         if now_s - self._since_s >= _LONG_S:
             self._keep(now_s)
@@ -328,11 +330,11 @@ class SlowIterations:
         self._collections: deque[tuple[float, float, int]] = deque(maxlen=_COLLECTIONS_MAX)
 
     def collected(self, end_s: float, duration_s: float, generation: int) -> None:
-        """Notes a garbage collection, of whichever thread: it stops all of them."""
+        """Note a garbage collection, of whichever thread: it stops all of them."""
         self._collections.append((end_s, duration_s, generation))
 
     def threshold_s(self) -> float:
-        """The duration from which on iterations are logged."""
+        """Return the duration from which on iterations are logged."""
         return SLOW_S if log.isEnabledFor(logging.DEBUG) else self.info_s
 
     def report(
@@ -344,7 +346,7 @@ class SlowIterations:
         due: DueCallbacks,
         stacks_of: Callable[[float], Sequence[str]],
     ) -> None:
-        """Logs an iteration of at least SLOW_S, which has ended; `before` was read when it began.
+        """Log an iteration of at least SLOW_S, which has ended; `before` was read when it began.
 
         `stacks_of` returns the stacks that were sampled in the iteration with this start.
         """
@@ -366,7 +368,7 @@ class SlowIterations:
 
 
 def _name(callback: Any) -> str:
-    """The name of the function, or of the task whose step it is."""
+    """Return the name of the function, or of the task whose step it is."""
     task = getattr(callback, "__self__", None)
     if isinstance(task, asyncio.Task):
         name = task.get_name()
@@ -412,7 +414,7 @@ class Histogram:
         self.sum_ms = 0.0
 
     def reset(self) -> None:
-        """Removes all observations."""
+        """Remove all observations."""
         self.counts = [0] * (len(BOUNDS_MS) + 1)
         self.max_ms = self.sum_ms = 0.0
 
@@ -422,7 +424,7 @@ class Histogram:
         return sum(self.counts)
 
     def observe(self, duration_ms: float) -> None:
-        """Adds one duration."""
+        """Add one duration."""
         self.sum_ms += duration_ms
         if duration_ms <= BOUNDS_MS[0]:
             self.counts[0] += 1
@@ -431,7 +433,9 @@ class Histogram:
         self.max_ms = max(self.max_ms, duration_ms)
 
     def percentile_ms(self, share: float) -> float:
-        """The bound below which this share of the observations is, rounded up to one of BOUNDS_MS or the maximum."""
+        """Return the bound below which this share of the observations is, rounded up to one of BOUNDS_MS or the
+        maximum.
+        """
         left = self.count * share
         for bound_ms, count in zip(BOUNDS_MS, self.counts, strict=False):
             left -= count
@@ -440,7 +444,7 @@ class Histogram:
         return self.max_ms
 
     def above(self, bound_ms: int) -> int:
-        """The number of observations above one of BOUNDS_MS."""
+        """Return the number of observations above one of BOUNDS_MS."""
         return sum(self.counts[BOUNDS_MS.index(bound_ms) + 1 :])
 
 
@@ -453,20 +457,20 @@ class LoopLag:
         self.slow = SlowIterations()
 
     def __str__(self) -> str:
-        """The log form: `iterations=... wall_p99.9_ms=... wall_max_ms=... wall_above_20_ms=...`, and the same for
-        `cpu` if it was measured.
+        """Return the log form: `iterations=... wall_p99.9_ms=... wall_max_ms=... wall_above_20_ms=...`, and the same
+        for `cpu` if it was measured.
         """
         kinds = {"wall": self.wall, "cpu": self.cpu}
         figures = [
-            f"{kind}_p99.9_ms={each.percentile_ms(0.999):.1f} {kind}_max_ms={each.max_ms:.1f} "
-            f"{kind}_above_20_ms={each.above(20)}"
-            for kind, each in kinds.items()
-            if each.count
+            f"{kind}_p99.9_ms={durations.percentile_ms(0.999):.1f} {kind}_max_ms={durations.max_ms:.1f} "
+            f"{kind}_above_20_ms={durations.above(20)}"
+            for kind, durations in kinds.items()
+            if durations.count
         ]
         return " ".join([f"iterations={self.wall.count}", *figures])
 
     def reset(self) -> None:
-        """Removes all observations, of both clocks."""
+        """Remove all observations, of both clocks."""
         self.wall.reset()
         self.cpu.reset()
 
@@ -483,7 +487,7 @@ class _SomeReady:
         self.close = epoll.close
 
     def poll(self, timeout: float, _events_max: int) -> list[tuple[int, int]]:
-        """Waits for events, of READY_SOCKETS_MAX sockets at most."""
+        """Wait for events, of READY_SOCKETS_MAX sockets at most."""
         ready: list[tuple[int, int]] = self._poll(timeout, READY_SOCKETS_MAX)
         return ready
 
@@ -509,7 +513,7 @@ class _MeasuringSelector(selectors.DefaultSelector):
         self.restart()
 
     def restart(self) -> None:
-        """Measures from now on, as if an iteration began now."""
+        """Measure from now on, as if an iteration began now."""
         self.lag.reset()
         self.started_s = self._read_s = monotonic()
         self._due.begin(self.started_s)
@@ -546,7 +550,7 @@ class _MeasuringSelector(selectors.DefaultSelector):
         return ready
 
     def sample(self) -> None:
-        """Takes samples from now on, if a long iteration is logged and another one is likely."""
+        """Take samples from now on, if a long iteration is logged and another one is likely."""
         if self.lag.slow.is_on and self._needs_samples():
             self.samples.start()
 
@@ -575,13 +579,13 @@ class MeasuredEventLoop(asyncio.SelectorEventLoop):
         return self._measuring.lag
 
     def restart_measurements(self) -> None:
-        """Forgets all measurements, also of this iteration; long iterations are logged from now on."""
+        """Forget all measurements, also of this iteration; long iterations are logged from now on."""
         self._measuring.restart()
         self.lag.slow.is_on = True
         self._measuring.sample()
 
     def run_between_iterations(self, call: Callable[[], None], interval_s: float) -> None:
-        """Calls a function at the end of iterations, unless less than `interval_s` have passed since the last call.
+        """Call a function at the end of iterations, unless less than `interval_s` have passed since the last call.
 
         Unlike a timer, this does not wake an idle loop.  Its time is part of the iteration.
         """
@@ -594,7 +598,7 @@ class MeasuredEventLoop(asyncio.SelectorEventLoop):
 
 
 def _nothing() -> None:
-    """What is called between iterations until something is set; it is never due."""
+    """Do nothing, between iterations until something is set; it is never due."""
 
 
 class _UnmeasuredIteration:
@@ -609,5 +613,5 @@ class _UnmeasuredIteration:
 
 
 def iteration_of(loop: asyncio.AbstractEventLoop) -> Iteration:
-    """The current iteration of the loop; for loops without measurements, one that starts now."""
+    """Return the current iteration of the loop; for loops without measurements, one that starts now."""
     return loop.iteration if isinstance(loop, MeasuredEventLoop) else _UnmeasuredIteration(loop)

@@ -76,7 +76,7 @@ class ThoroughCollections:
         self._memory = memory
 
     def is_due(self, now_s: float, busy_s: float, memory: Memory) -> bool:
-        """Returns whether to collect now; `busy_s` is how long the loop has been busy since its start."""
+        """Return whether to collect now; `busy_s` is how long the loop has been busy since its start."""
         elapsed_s, busy_now_s = now_s - self._checked_s, busy_s - self._busy_s
         self._checked_s, self._busy_s = now_s, busy_s
         since_s, blocks = now_s - self._last_s, memory.blocks - self._memory.blocks
@@ -91,14 +91,14 @@ class ThoroughCollections:
 
 
 def freeze() -> None:
-    """Frees cycles, excludes all objects that exist from later collections, and sets the thresholds."""
+    """Free cycles, exclude all objects that exist from later collections, and set the thresholds."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(YOUNG_OBJECTS, _MIDDLE_COLLECTIONS, _NEVER)
 
 
 def collect_young() -> None:
-    """Collects the objects since the last collection; those of the last collections too when it is their turn."""
+    """Collect the objects since the last collection; those of the last collections too when it is their turn."""
     gc.collect(1 if gc.get_count()[1] > _MIDDLE_COLLECTIONS else 0)
 
 
@@ -107,7 +107,7 @@ def _memory() -> Memory:
 
 
 async def collect(busy_s: Callable[[], float], collected: Callable[[float, float, int], None]) -> None:
-    """Runs thorough collections until cancelled.
+    """Run thorough collections until cancelled.
 
     `busy_s` returns how long the loop has been busy since its start.  `collected` is called, in whichever thread, after
     each collection with its end, duration and generation.
@@ -164,7 +164,7 @@ class Trims:
         self._intervals = 0
 
     def is_due(self, resident: int) -> bool:
-        """Whether to return pages now."""
+        """Return whether to return pages now."""
         self._intervals += 1
         if resident < self._first + GROWTH_BYTES:
             return False
@@ -178,7 +178,7 @@ class Trims:
 
 
 async def return_free_pages(interval_s: float = INTERVAL_S) -> None:
-    """Returns free pages until cancelled; returns at once where the system has no such call."""
+    """Return free pages until cancelled; return at once where the system has no such call."""
     trim, resident = heap_trim(), resident_bytes()
     if trim is None or resident is None:
         return

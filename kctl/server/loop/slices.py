@@ -47,7 +47,7 @@ class _Pauses:
         self._is_due = False
 
     async def end(self) -> None:
-        """Waits until an iteration of the loop has time for a slice of this task, and no older one needs it."""
+        """Wait until an iteration of the loop has time for a slice of this task, and no older one needs it."""
         loop = asyncio.get_running_loop()
         resumed = loop.create_future()
         heapq.heappush(self._waiting, (self._age(), resumed))
@@ -56,7 +56,7 @@ class _Pauses:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """Stops the slices of all tasks."""
+        """Stop the slices of all tasks."""
         self._holds += 1
         try:
             yield
@@ -92,12 +92,12 @@ _pauses: WeakKeyDictionary[asyncio.AbstractEventLoop, _Pauses] = WeakKeyDictiona
 
 
 async def pause() -> None:
-    """Ends a slice of long work; returns when the next one may run."""
+    """End a slice of long work; return when the next one may run."""
     await _of_this_loop().end()
 
 
 def held() -> contextlib.AbstractContextManager[None]:
-    """Stops long work while a long response waits until it is encoded, so that few of them are in memory."""
+    """Stop long work while a long response waits until it is encoded, so that few of them are in memory."""
     return _of_this_loop().held()
 
 
@@ -118,7 +118,7 @@ class Slices:
         self._is_urgent = is_urgent
 
     async def of(self, elements: Iterable[T], size_of: Callable[[T], int] | None = None) -> AsyncIterator[T]:
-        """The elements; `size_of` returns how many usual ones take as long as one of them."""
+        """Yield the elements; `size_of` returns how many usual ones take as long as one of them."""
         iterator = iter(elements)
         while True:
             if self._left <= 0:
@@ -138,14 +138,14 @@ def sliced(
     *,
     is_urgent: bool = False,
 ) -> AsyncIterator[T]:
-    """The elements, in slices of their own.  See `Slices`."""
+    """Return the elements, in slices of their own.  See `Slices`."""
     return Slices(per_slice, is_urgent=is_urgent).of(elements, size_of)
 
 
 async def sliced_batches(
     elements: Sequence[T], size: int = SLICE_OBJECTS, *, is_urgent: bool = False
 ) -> AsyncIterator[Sequence[T]]:
-    """The elements in sequences of at most `size`, each of which is a slice."""
+    """Yield the elements in sequences of at most `size`, each of which is a slice."""
     for start in range(0, len(elements), size):
         if start:
             await (asyncio.sleep(0) if is_urgent else pause())
@@ -153,19 +153,21 @@ async def sliced_batches(
 
 
 def batches(elements: Sequence[T], size: int = SLICE_OBJECTS) -> Iterator[Sequence[T]]:
-    """The elements in sequences of at most `size`, without a pause, for loops that wait for each of them anyway."""
+    """Yield the elements in sequences of at most `size`, without a pause, for loops that wait for each of them
+    anyway.
+    """
     for start in range(0, len(elements), size):
         yield elements[start : start + size]
 
 
 async def gather_sliced(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """The results of coroutines that run at the same time; they are started in slices."""
+    """Return the results of coroutines that run at the same time; they are started in slices."""
     tasks = [asyncio.ensure_future(coroutine) async for coroutine in sliced(work, COSTLY_ELEMENTS_PER_SLICE_MAX)]
     return await asyncio.gather(*tasks)
 
 
 def size_of_id(group_or_transaction: str) -> int:
-    """How many usual elements take as long as this id: hashing 32,000 characters takes 2 to 5 ms."""
+    """Return how many usual elements take as long as this id: hashing 32,000 characters takes 2 to 5 ms."""
     return 1 + len(group_or_transaction) // _ID_CHARACTERS_PER_ELEMENT
 
 
@@ -173,7 +175,7 @@ _ID_CHARACTERS_PER_ELEMENT = 64
 
 
 def started(work: Coroutine[Any, Any, T]) -> T | Awaitable[T]:
-    """Runs a coroutine until it waits or ends; returns its result, or an awaitable that runs the rest.
+    """Run a coroutine until it waits or ends; return its result, or an awaitable that runs the rest.
 
     Until it waits for the first time, the coroutine must not need a task, as `asyncio.timeout` does.
     """
@@ -191,7 +193,7 @@ async def _rest(work: Coroutine[Any, Any, T], awaited: object) -> T:
 
 @types.coroutine
 def _resumed(work: Coroutine[Any, Any, T], awaited: object) -> Generator[Any, Any, T]:
-    """Continues a coroutine that waits for `awaited`: the task that runs this one waits for it instead."""
+    """Continue a coroutine that waits for `awaited`: the task that runs this one waits for it instead."""
     try:
         while True:
             try:
@@ -206,7 +208,7 @@ def _resumed(work: Coroutine[Any, Any, T], awaited: object) -> Generator[Any, An
 
 
 async def release(arrays: Iterable[list[Any]]) -> None:
-    """Frees the elements of arrays of a controller's request, in this order: arrays within elements come first.
+    """Free the elements of arrays of a controller's request, in this order: arrays within elements come first.
 
     Freeing 100,000 partitions at once takes tens of milliseconds.
     """
@@ -217,7 +219,7 @@ async def release(arrays: Iterable[list[Any]]) -> None:
 
 
 async def release_message(only: list[Any]) -> None:
-    """Frees a message to which nothing but the list `only` refers, one element after the other.
+    """Free a message to which nothing but the list `only` refers, one element after the other.
 
     Its arrays are not changed, because other messages may share them: what they refer to is held until they are gone.
     """
@@ -230,7 +232,7 @@ async def release_message(only: list[Any]) -> None:
 
 
 async def run_steps(steps: Steps[T], *, is_urgent: bool = False) -> T:
-    """Runs a generator with a pause wherever it yields; returns its result.
+    """Run a generator with a pause wherever it yields; return its result.
 
     Urgent work, of the controller, does not wait for that of clients.
     """

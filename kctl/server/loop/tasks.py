@@ -21,15 +21,15 @@ class SystemClock:
     """environment.Clock of this machine."""
 
     def now_ms(self) -> int:
-        """Milliseconds since the epoch."""
+        """Return the milliseconds since the epoch."""
         return time.time_ns() // 1_000_000
 
     def monotonic_ms(self) -> int:
-        """Milliseconds of the monotonic clock."""
+        """Return the milliseconds of the monotonic clock."""
         return time.monotonic_ns() // 1_000_000
 
     def elapsed_ms(self) -> int:
-        """Milliseconds of the clock that goes on while the machine is suspended."""
+        """Return the milliseconds of the clock that goes on while the machine is suspended."""
         return time.clock_gettime_ns(_WITH_SUSPENSION) // 1_000_000
 
 
@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 async def run_every(
     interval_ms: int, task: Callable[[], Awaitable[None] | None], *, first_after_ms: int | None = None
 ) -> None:
-    """Runs `task` until cancelled; a failure is logged and does not stop later runs."""
+    """Run `task` until cancelled; a failure is logged and does not stop later runs."""
     await asyncio.sleep((interval_ms if first_after_ms is None else first_after_ms) / 1000)
     while True:
         try:
@@ -65,7 +65,7 @@ T = TypeVar("T")
 
 
 def started_pool(threads: int, name: str) -> ThreadPoolExecutor:
-    """A pool of so many threads, which run; `name` is the prefix of their names."""
+    """Return a pool of so many threads, which run; `name` is the prefix of their names."""
     pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
     # No thread is idle before all wait, so that each submission starts one.
     all_run = Barrier(threads + 1)
@@ -76,7 +76,7 @@ def started_pool(threads: int, name: str) -> ThreadPoolExecutor:
 
 
 async def in_thread(work: Callable[[], T]) -> T:
-    """Runs work in a thread and returns its result.
+    """Run work in a thread and return its result.
 
     Shielded: a task that is cancelled ends after the thread, which could write while logs are closed otherwise.  So it
     is not for what may wait for another machine, as a key server; that uses `run_in_executor`.  Work on records, which

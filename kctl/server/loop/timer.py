@@ -38,7 +38,7 @@ class WheelTimer:
         return len(self._wheel)
 
     def schedule(self, delay_ms: int, callback: Callable[[], None]) -> Entry[Callable[[], None]]:
-        """Runs `callback` on the loop after `delay_ms` or a little later, never earlier."""
+        """Run `callback` on the loop after `delay_ms` or a little later, never earlier."""
         due_ms = self._clock.monotonic_ms() + max(delay_ms, 0)
         entry = self._wheel.add(callback, due_ms)
         if self._armed_ms is None or due_ms < self._armed_ms:
@@ -46,7 +46,7 @@ class WheelTimer:
         return entry
 
     def close(self) -> None:
-        """Cancels all callbacks."""
+        """Cancel all callbacks."""
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None

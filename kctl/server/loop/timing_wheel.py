@@ -35,7 +35,7 @@ class Entry(Generic[T]):
         """The bucket, or the expired entries that `advance` has not returned yet."""
 
     def cancel(self) -> None:
-        """Removes the entry from its wheel; does nothing if it has expired or was cancelled."""
+        """Remove the entry from its wheel; do nothing if it has expired or was cancelled."""
         if self.bucket is not None:
             del self.bucket[self]
             self.bucket = None
@@ -57,7 +57,7 @@ class TimingWheel(Generic[T]):
         return sum(map(len, self._buckets.values()), len(self._expired))
 
     def add(self, item: T, deadline_ms: int) -> Entry[T]:
-        """Adds an item; a deadline in the past is due at the next `advance`."""
+        """Add an item; a deadline in the past is due at the next `advance`."""
         entry = Entry(item, deadline_ms)
         self._place(entry)
         return entry
@@ -75,7 +75,7 @@ class TimingWheel(Generic[T]):
         return None
 
     def advance(self, now_ms: int, count_max: int | None = None) -> list[T]:
-        """Advances the time (never back) and returns the items whose deadline has passed.
+        """Advance the time (never back) and return the items whose deadline has passed.
 
         Of more than `count_max` the next calls return the others, which may be cancelled before.
         """

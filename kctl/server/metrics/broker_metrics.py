@@ -50,20 +50,20 @@ class BrokerMetrics:
         self._sampling: asyncio.TimerHandle | None = None
 
     def bind(self, host: str, port: int) -> int:
-        """Binds the endpoint; returns its port.  Raises ListenError."""
+        """Bind the endpoint; return its port.  Raises ListenError."""
         return self._endpoint.bind(host, port)
 
     async def start(self) -> None:
-        """Accepts scrapes; until `serve`, they contain the process only."""
+        """Accept scrapes; until `serve`, they contain the process only."""
         await self._endpoint.start()
         self._sample_regularly()
 
     def serve(self, sources: Sources) -> None:
-        """Adds the metrics of the broker's parts to the scrapes."""
+        """Add the metrics of the broker's parts to the scrapes."""
         self._sources = sources
 
     async def close(self) -> None:
-        """Closes the endpoint."""
+        """Close the endpoint."""
         if self._sampling is not None:
             self._sampling.cancel()
         await self._endpoint.close()
@@ -72,7 +72,7 @@ class BrokerMetrics:
         self._group_lag.cancel()
 
     def sample(self) -> Sample:
-        """The counters from which rates are computed."""
+        """Return the counters from which rates are computed."""
         opened = dict(self._limits.admitted)
         still_open = self._limits.by_listener
         closed = {listener: count - still_open.get(listener, 0) for listener, count in opened.items()}
@@ -80,12 +80,12 @@ class BrokerMetrics:
         return Sample(self._loop.time(), self.lag.wall.sum_ms / 1000, opened, closed, groups)
 
     def idle_s(self) -> float:
-        """How long the event loop has been idle since the start."""
+        """Return how long the event loop has been idle since the start."""
         now = self.sample()
         return max(now.time_s - self._started.time_s - (now.busy_s - self._started.busy_s), 0.0)
 
     async def scrape(self, accept: str) -> tuple[str, Sequence[bytes]]:
-        """Content type and pieces of an exposition in a format that the Accept header names.
+        """Return the content type and pieces of an exposition in a format that the Accept header names.
 
         Concurrent scrapes in the same format share one exposition.
         """
@@ -119,7 +119,7 @@ class BrokerMetrics:
         return self._sources.session.problem or self._sources.base.lease.problem
 
     def _health(self) -> str:
-        """A remark: a broker that does not act as leader is not restarted for that, which would not help."""
+        """Return a remark: a broker that does not act as leader is not restarted for that, which would not help."""
         problem = "" if self._sources is None else self._sources.base.lease.problem
         return f"not acting as leader: {problem}" if problem else ""
 

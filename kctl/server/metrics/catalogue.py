@@ -48,7 +48,7 @@ class Catalogue:
         self._fetch_rates = replication.FetchRates()
 
     def families(self, sources: Sources) -> Iterator[AnyFamily | None]:
-        """The values of all metrics.  None is a point at which other work may be done."""
+        """Yield the values of all metrics.  None is a point at which other work may be done."""
         yield from server.families(sources)
         yield from topics.families(sources)
         yield from requests.families(sources)

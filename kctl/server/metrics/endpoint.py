@@ -75,7 +75,7 @@ class HttpRequest(NamedTuple):
 
 
 def parse_head(head: bytes) -> HttpRequest:
-    """The request whose head ends with an empty line.  Raises Refused."""
+    """Return the request whose head ends with an empty line.  Raises Refused."""
     try:
         lines = head.decode("ascii").split("\r\n")
     except UnicodeDecodeError:
@@ -99,7 +99,7 @@ def parse_head(head: bytes) -> HttpRequest:
 
 
 def _headers(lines: list[str]) -> dict[str, str]:
-    """The values by name in lower case; those of a repeated header are joined by commas (RFC 9110, 5.2)."""
+    """Return the values by name in lower case; those of a repeated header are joined by commas (RFC 9110, 5.2)."""
     headers: dict[str, str] = {}
     for line in lines:
         if not line:
@@ -155,7 +155,7 @@ class _Connection:
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """Waits for the client within the block."""
+        """Wait for the client within the block."""
         self.since_s = asyncio.get_running_loop().time()
         try:
             yield
@@ -163,7 +163,7 @@ class _Connection:
             self.since_s = None
 
     async def drain(self) -> None:
-        """Returns when the socket has taken all bytes.  Raises ConnectionError."""
+        """Return when the socket has taken all bytes.  Raises ConnectionError."""
         with self.waiting():
             await self.writer.drain()
 
@@ -193,7 +193,7 @@ class MetricsEndpoint:
         self._connections: dict[asyncio.Task[None], _Connection] = {}
 
     def bind(self, host: str, port: int) -> int:
-        """Binds without accepting yet; returns the port.  Raises ListenError."""
+        """Bind without accepting yet; return the port.  Raises ListenError."""
         try:
             self._sock = bound_socket(host, port)
         except OSError as error:
@@ -202,7 +202,7 @@ class MetricsEndpoint:
         return bound
 
     async def start(self) -> None:
-        """Accepts connections from now on.  Raises ListenError: see `bound_socket`."""
+        """Accept connections from now on.  Raises ListenError: see `bound_socket`."""
         sock = self._sock
         assert sock is not None, "call bind first"
         try:
@@ -218,7 +218,7 @@ class MetricsEndpoint:
         listen(sock)
 
     async def close(self) -> None:
-        """Closes the port and all connections."""
+        """Close the port and all connections."""
         if self._server is not None:
             self._server.close()
         elif self._sock is not None:
@@ -244,8 +244,10 @@ class MetricsEndpoint:
         task.add_done_callback(lambda task: self._connections.pop(task, None))
 
     def _has_made_room(self) -> bool:
-        """Closes the connection that has waited longest for its client, if that is long."""
-        waiting = {task: each.since_s for task, each in self._connections.items() if each.since_s is not None}
+        """Close the connection that has waited longest for its client, if that is long."""
+        waiting = {
+            task: connection.since_s for task, connection in self._connections.items() if connection.since_s is not None
+        }
         task = min(waiting, key=waiting.__getitem__, default=None)
         if task is None or asyncio.get_running_loop().time() - waiting[task] < _CLIENT_WAIT_S:
             return False
@@ -270,7 +272,7 @@ class MetricsEndpoint:
             free_transports([writer.transport])
 
     async def _exchange(self, reader: asyncio.StreamReader, connection: _Connection) -> bool:
-        """Serves one request; returns whether the connection stays open."""
+        """Serve one request; return whether the connection stays open."""
         writer = connection.writer
         try:
             async with asyncio.timeout(METRICS_HEAD_MS_MAX / 1000):
@@ -351,19 +353,19 @@ async def _send(connection: _Connection, page: Page, request: HttpRequest) -> No
 
 
 def _host(writer: asyncio.StreamWriter) -> str:
-    """The address of the client without its port, so that lines about all its connections are equal."""
+    """Return the address of the client without its port, so that lines about all its connections are equal."""
     name = writer.get_extra_info("peername")
     return str(name[0]) if name else "unknown"
 
 
 def _peer(writer: asyncio.StreamWriter) -> str:
-    """The address of the client."""
+    """Return the address of the client."""
     name = writer.get_extra_info("peername")
     return f"{name[0]}:{name[1]}" if name else "unknown"
 
 
 def bind_problem(host: str, port: int, error: OSError, options: AddressOptions = OF_BROKER) -> str:
-    """Why the endpoint could not be bound, and what to do."""
+    """Return why the endpoint could not be bound, and what to do."""
     where = f"{host}:{port}"
     if error.errno == errno.EADDRINUSE:
         return f"{where} is in use by another process: choose another port for metrics with {options.port}"

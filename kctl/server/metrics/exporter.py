@@ -36,7 +36,7 @@ class LagExporter:
         now_ms: Callable[[], int],
         warn: Callable[[str], None],
     ) -> None:
-        """A collection is used for `cache_ms`; `warn` gets each new reason why there is none."""
+        """Use each collection for `cache_ms`; `warn` gets each new reason why there is none."""
         self.endpoint = MetricsEndpoint(self.scrape, self._not_ready, AddressOptions("--port", "--listen"))
         self._client = client
         self._reader = reader
@@ -49,7 +49,7 @@ class LagExporter:
         self._problem = ""
 
     async def scrape(self, accept: str) -> tuple[str, Sequence[bytes]]:
-        """Content type and pieces of an exposition.  Raises ScrapeFailed if the cluster cannot be read."""
+        """Return the content type and pieces of an exposition.  Raises ScrapeFailed if the cluster cannot be read."""
         form = Format(accept)
         task = self._collecting
         if task is None or (task.done() and self._loop.time() - self._collected_s >= self._cache_s):
@@ -61,7 +61,7 @@ class LagExporter:
         return form.content_type, await exposition(lag.families(found, of_exporter=True), form, Dialect.JMX)
 
     async def close(self) -> None:
-        """Closes the endpoint and ends a collection."""
+        """Close the endpoint and end a collection."""
         await self.endpoint.close()
         if self._collecting is not None:
             self._collecting.cancel()

@@ -70,7 +70,7 @@ class _Collection:
 
 
 async def _release_in_thread(groups: list[GroupLag]) -> None:
-    """Frees the groups, one partition after the other: 100,000 of them at once would take the event loop 13 ms."""
+    """Free the groups, one partition after the other: 100,000 of them at once would take the event loop 13 ms."""
     await in_thread(partial(_free, groups))
 
 
@@ -99,13 +99,15 @@ class GroupLagReader:
 
     @asynccontextmanager
     async def read(self, sources: Sources) -> AsyncIterator[ClusterLag]:
-        """The partitions now, and the groups as of the last completed collection; in use until the context ends."""
+        """Provide the partitions now, and the groups as of the last completed collection; in use until the context
+        ends.
+        """
         async with self.groups(sources) as groups:
             yield _snapshot(sources, groups)
 
     @asynccontextmanager
     async def groups(self, sources: Sources) -> AsyncIterator[Sequence[GroupLag]]:
-        """The groups as of the last completed collection."""
+        """Provide the groups as of the last completed collection."""
         await self._refresh(sources)
         collection = self._latest
         collection.uses += 1
@@ -117,7 +119,7 @@ class GroupLagReader:
                 await self._release(collection.groups)
 
     async def _refresh(self, sources: Sources) -> None:
-        """Begins a collection if it is time, and waits for it as long as a scrape may."""
+        """Begin a collection if it is time, and wait for it as long as a scrape may."""
         loop = asyncio.get_running_loop()
         if self._collecting is None and loop.time() >= self._use_until_s:
             self._collecting = loop.create_task(self._collect(sources), name="collect-group-lag")
@@ -128,7 +130,7 @@ class GroupLagReader:
                 task.result()
 
     def cancel(self) -> None:
-        """Ends a collection; its thread ends within METRICS_LAG_TIMEOUT_MS."""
+        """End a collection; its thread ends within METRICS_LAG_TIMEOUT_MS."""
         if self._collecting is not None:
             self._collecting.cancel()
 
@@ -154,14 +156,14 @@ class GroupLagReader:
 
 
 async def _groups(sources: Sources) -> list[GroupLag]:
-    """The lag of the groups that this broker coordinates.  Raises KctlError."""
+    """Return the lag of the groups that this broker coordinates.  Raises KctlError."""
     local = await read_local_lag(sources.parts.groups, sources.parts.replicas)
     settings = await _settings(sources) if local.missing else None
     return await in_thread(partial(_complete, local, settings, sources.base.world.clock.now_ms()))
 
 
 async def _settings(sources: Sources) -> ClientSettings | None:
-    """Those of a client that begins with this broker; None before the broker knows its address."""
+    """Return the settings of a client that begins with this broker; None before the broker knows its address."""
     base, broker_id = sources.base, sources.parts.broker_id
     listener = inter_broker_listener(base.configs.current)
     broker = base.metadata.brokers.get(broker_id)
@@ -178,7 +180,7 @@ async def _settings(sources: Sources) -> ClientSettings | None:
 
 
 def _complete(local: LocalLag, settings: ClientSettings | None, now_ms: int) -> list[GroupLag]:
-    """Adds what other brokers know.  In a thread, which frees what has been read too."""
+    """Add what other brokers know.  In a thread, which frees what has been read too."""
     try:
         if settings is not None:
             asyncio.run(_ask_others(local, settings))
@@ -197,7 +199,7 @@ async def _ask_others(local: LocalLag, settings: ClientSettings) -> None:
 
 
 def _snapshot(sources: Sources, groups: Sequence[GroupLag]) -> ClusterLag:
-    """The brokers, and the partitions that this one leads, which are looked at when they are read."""
+    """Return the brokers, and the partitions that this one leads, which are looked at when they are read."""
     metadata, replicas = sources.base.metadata, sources.parts.replicas
     listener = inter_broker_listener(sources.base.configs.current)
     addresses: dict[int, str] = {}
@@ -208,7 +210,9 @@ def _snapshot(sources: Sources, groups: Sequence[GroupLag]) -> ClusterLag:
 
 
 def _counts(metadata: MetadataCache, replicas: ReplicaManager) -> Iterator[tuple[str, int]]:
-    """The partitions of the topics whose first one this broker leads, so that a sum over brokers counts each once."""
+    """Yield the partitions of the topics whose first one this broker leads, so that a sum over brokers counts each
+    once.
+    """
     for topic in list(metadata.topics):
         first = replicas.partitions.get(TopicPartition(topic, 0))
         if first is not None and first.is_leader:

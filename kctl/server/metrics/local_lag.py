@@ -67,11 +67,11 @@ class LocalLag:
     """The commits in partitions that other brokers lead."""
 
     def clear(self) -> None:
-        """Frees the contents, one after the other."""
+        """Free the contents, one after the other."""
         contents: list[dict[Any, Any]] = [group.offsets for group in self.groups]
-        for each in (*contents, self.logs, self.searches, self.missing):
-            while each:
-                each.popitem()
+        for dictionary in (*contents, self.logs, self.searches, self.missing):
+            while dictionary:
+                dictionary.popitem()
 
 
 class _Read(NamedTuple):
@@ -86,7 +86,7 @@ class _Read(NamedTuple):
 async def read_local_lag(
     coordinator: GroupCoordinator, replicas: ReplicaManager, *, bytes_max: int = LAG_FETCH_BYTES_MAX
 ) -> LocalLag:
-    """The lag as far as this broker knows it.  Searches at most so many bytes for unread records, in threads."""
+    """Return the lag as far as this broker knows it.  Searches at most so many bytes for unread records, in threads."""
     slices = Slices(_PER_SLICE)
     groups = await _commits(coordinator, slices)
     logs: Outcomes[LogRange] = {}
@@ -109,7 +109,7 @@ async def read_local_lag(
 
 
 async def read_missing_lag(client: ClusterClient, local: LocalLag) -> None:
-    """Adds what the brokers know that lead the other partitions.  Raises ClusterUnreachable."""
+    """Add what the brokers know that lead the other partitions.  Raises ClusterUnreachable."""
     partitions = {tp for tp, _ in local.missing}
     known = await client.metadata({tp.topic for tp in partitions})
     for tp, found in (await list_offsets_at(client, partitions, (EARLIEST, LATEST), known=known)).items():
@@ -120,7 +120,7 @@ async def read_missing_lag(client: ClusterClient, local: LocalLag) -> None:
 
 
 def lag_of_groups(local: LocalLag, now_ms: int) -> list[GroupLag]:
-    """The lag of the groups in records and in time; the verdicts know nothing but these.  For a thread."""
+    """Return the lag of the groups in records and in time; the verdicts know nothing but these.  For a thread."""
 
     def lag_of(tp: TopicPartition, offset: int) -> PartitionLag:
         log = local.logs.get(tp, _NO_LEADER)
@@ -133,12 +133,12 @@ def lag_of_groups(local: LocalLag, now_ms: int) -> list[GroupLag]:
 
     return [
         GroupLag(
-            Outcome(each.group_id),
-            each.state,
-            each.member_count,
-            tuple(lag_of(tp, each.offsets[tp]) for tp in sorted(each.offsets)),
+            Outcome(group.group_id),
+            group.state,
+            group.member_count,
+            tuple(lag_of(tp, group.offsets[tp]) for tp in sorted(group.offsets)),
         )
-        for each in local.groups
+        for group in local.groups
     ]
 
 
@@ -157,7 +157,7 @@ async def _commits(coordinator: GroupCoordinator, slices: Slices) -> list[GroupC
 
 
 def _search_from(commit: Commit, log: LogRange | ApiError) -> Search | None:
-    """The search for the first unread record; None if there is none."""
+    """Return the search for the first unread record; None if there is none."""
     tp, offset = commit
     if isinstance(log, ApiError) or not (offset < log.end and log.start < log.end):
         return None
@@ -165,7 +165,7 @@ def _search_from(commit: Commit, log: LogRange | ApiError) -> Search | None:
 
 
 async def _search(replicas: ReplicaManager, searches: Sequence[Search], bytes_max: int) -> None:
-    """Advances the searches, as `find_unread` does by requests."""
+    """Advance the searches, as `find_unread` does by requests."""
     for partition_bytes, _ in (*SIZES, *(SIZES[-1:] * NO_PROGRESS_MAX)):
         stuck: list[Search] = []
         async for batch in sliced_batches(searches, _READS_PER_SLICE):
@@ -181,7 +181,7 @@ async def _search(replicas: ReplicaManager, searches: Sequence[Search], bytes_ma
 
 
 def _read(replicas: ReplicaManager, search: Search, max_bytes: int) -> _Read | None:
-    """The next records of the search, which are not read yet; None if the partition cannot be read here."""
+    """Return the next records of the search, which are not read yet; None if the partition cannot be read here."""
     partition = replicas.partitions.get(search.tp)
     if partition is None or not partition.is_leader:
         return None
@@ -202,7 +202,7 @@ def _read(replicas: ReplicaManager, search: Search, max_bytes: int) -> _Read | N
 
 
 def _advance(reads: Sequence[_Read]) -> list[Search]:
-    """Reads the records and advances their searches; returns those that need more.  For a thread."""
+    """Read the records and advance their searches; return those that need more.  For a thread."""
     for search, records, stable, aborted in reads:
         try:
             data = memoryview(records.read())

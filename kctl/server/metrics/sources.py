@@ -57,22 +57,22 @@ class LastMinute:
         self._samples: deque[Sample] = deque((first,), maxlen=_SAMPLES)
 
     def add(self, sample: Sample) -> None:
-        """Adds a sample."""
+        """Add a sample."""
         self._samples.append(sample)
 
     def idle_share(self, now: Sample) -> float:
-        """The share of the last minute in which the event loop was idle, from 0 to 1."""
+        """Return the share of the last minute in which the event loop was idle, from 0 to 1."""
         old = self._samples[0]
         elapsed_s = now.time_s - old.time_s
         return 1.0 if elapsed_s <= 0 else max(0.0, min(1.0, 1 - (now.busy_s - old.busy_s) / elapsed_s))
 
     def opened_per_second(self, now: Sample, listener: str) -> float:
-        """Connections per second that were accepted."""
+        """Return the number of connections per second that were accepted."""
         old = self._samples[0]
         return _rate(now.opened.get(listener, 0) - old.opened.get(listener, 0), now.time_s - old.time_s)
 
     def groups_per_second(self, now: Sample, count: Callable[[GroupCounts], int]) -> float:
-        """Events of the group coordinator per second; `count` takes one of its counters."""
+        """Return the events of the group coordinator per second; `count` takes one of its counters."""
         old = self._samples[0]
         if now.groups is None:
             return 0.0
@@ -80,7 +80,7 @@ class LastMinute:
         return _rate(count(now.groups) - before, now.time_s - old.time_s)
 
     def closed_per_second(self, now: Sample, listener: str) -> float:
-        """Connections per second that were closed."""
+        """Return the number of connections per second that were closed."""
         old = self._samples[0]
         return _rate(now.closed.get(listener, 0) - old.closed.get(listener, 0), now.time_s - old.time_s)
 

@@ -87,18 +87,18 @@ class Acceptor:
         return len(self._connections)
 
     def measurements(self) -> ListeningState:
-        """The state of the open connections."""
+        """Return the state of the open connections."""
         return ListeningState(
-            timings=[timing for each in self._connections if (timing := each.peer.timing) is not None],
+            timings=[timing for connection in self._connections if (timing := connection.peer.timing) is not None],
             queued_requests=len(self._turns),
-            queued_responses=sum(each.is_writing for each in self._connections),
+            queued_responses=sum(connection.is_writing for connection in self._connections),
             received_bytes=self._buffers.used_bytes,
             received_bytes_max=self._settings.request_bytes_max,
             malformed_requests=self.malformed_count,
         )
 
     def bind(self, endpoint: Endpoint) -> Endpoint:
-        """Binds without accepting; returns the endpoint, in which the port is never 0.  Raises ListenError."""
+        """Bind without accepting; return the endpoint, in which the port is never 0.  Raises ListenError."""
         try:
             sock = bound_socket(endpoint.host, endpoint.port, self._settings.receive_buffer_bytes)
         except OSError as error:
@@ -108,16 +108,18 @@ class Acceptor:
         return replace(endpoint, port=sock.getsockname()[1])
 
     def unbind(self, listener: str) -> None:
-        """Closes a listener and its connections."""
+        """Close a listener and its connections."""
         for sock in [sock for sock, endpoint in self._listeners.items() if endpoint.listener == listener]:
             self._close_listener(sock)
         if self._handshakes is not None:
             self._handshakes.close(listener)
-        for connection in [each for each in self._connections if each.peer.listener == listener]:
+        for connection in [
+            open_connection for open_connection in self._connections if open_connection.peer.listener == listener
+        ]:
             connection.close()
 
     def start(self) -> None:
-        """Starts accepting connections, also on listeners that were bound after an earlier call.
+        """Start accepting connections, also on listeners that were bound after an earlier call.
 
         Raises ListenError: see `bound_socket`.
         """
@@ -135,12 +137,12 @@ class Acceptor:
             self._schedule_idle_check()
 
     def stop_accepting(self) -> None:
-        """Closes the listeners; the connections stay."""
+        """Close the listeners; the connections stay."""
         for sock in list(self._listeners):
             self._close_listener(sock)
 
     def close(self) -> None:
-        """Closes everything."""
+        """Close everything."""
         self.stop_accepting()
         if self._idle_check is not None:
             self._idle_check.cancel()
@@ -201,7 +203,7 @@ class Acceptor:
                 return
 
     def _refuse(self, sock: socket.socket, endpoint: Endpoint) -> None:
-        """Closes a socket with a high descriptor: few others are free, because the system assigns the lowest one."""
+        """Close a socket with a high descriptor: few others are free, because the system assigns the lowest one."""
         sock.close()
         log.warning(
             "closing a new connection, since the descriptors left are reserved for log files; raise the limit on open "
@@ -211,7 +213,7 @@ class Acceptor:
         )
 
     def _admit(self, sock: socket.socket, address: str, endpoint: Endpoint) -> int:
-        """Opens or refuses a connection; returns for how many ms the listener has to pause."""
+        """Open or refuse a connection; return for how many ms the listener has to pause."""
         admission = self._limits.admit(endpoint.listener, address, round(self._loop.time() * 1000))
         if admission.refusal is not None:
             log.info(
@@ -264,10 +266,12 @@ class Acceptor:
         self._connections[connection] = None
 
     def _close_least_active(self) -> None:
-        """Makes room for the protected listener: closes the connection that has been idle for the longest time."""
-        closable = [each for each in self._connections if self._limits.is_closable(each.peer.listener)]
+        """Make room for the protected listener: close the connection that has been idle for the longest time."""
+        closable = [
+            connection for connection in self._connections if self._limits.is_closable(connection.peer.listener)
+        ]
         if closable:
-            chosen = min(closable, key=lambda each: (each.was_active, each.last_active_s))
+            chosen = min(closable, key=lambda connection: (connection.was_active, connection.last_active_s))
             log.info(
                 "idle connection closed listener=%s peer=%s reason=%s",
                 chosen.peer.listener,
@@ -311,7 +315,7 @@ class Acceptor:
 
     def _released(self, peer: Peer) -> None:
         self._limits.released(peer.listener, peer.client_host[1:])
-        for listener in [each for each in self._full if self._limits.has_slot(self._listeners[each].listener)]:
+        for listener in [full for full in self._full if self._limits.has_slot(self._listeners[full].listener)]:
             self._resume_accepting(listener)
 
     def _malformed(self, peer: Peer, reason: str) -> None:
@@ -340,7 +344,8 @@ class Acceptor:
 
 
 def bound_socket(host: str, port: int, receive_buffer_bytes: int = -1) -> socket.socket:
-    """A bound non-blocking socket, for `listen`.  An empty host means every interface, IPv6 and IPv4.  Raises OSError.
+    """Return a bound non-blocking socket, for `listen`.  An empty host means every interface, IPv6 and IPv4.  Raises
+    OSError.
 
     Connections are refused until it listens, as by newer Kafka (KAFKA-14658): clients try another broker while this
     one reads its logs.  Linux lets several sockets with SO_REUSEADDR bind a port on which none of them listens, so that
@@ -380,7 +385,7 @@ def bound_socket(host: str, port: int, receive_buffer_bytes: int = -1) -> socket
 
 
 def listen(sock: socket.socket) -> None:
-    """Lets a bound socket accept connections.  Raises OSError.
+    """Let a bound socket accept connections.  Raises OSError.
 
     Connections inherit SO_REUSEADDR from their listener: they do not prevent the bind of the next start.
     """
@@ -389,7 +394,7 @@ def listen(sock: socket.socket) -> None:
 
 
 def bind_problem(host: str, port: int, error: OSError, port_option: str = _AT_START) -> str:
-    """Why a listener could not be bound, and what to do."""
+    """Return why a listener could not be bound, and what to do."""
     where = f"{host}:{port}"
     if error.errno == errno.EADDRINUSE:
         return f"{where} is in use by another process: stop it, or choose another port with {port_option}"

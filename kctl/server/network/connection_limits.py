@@ -63,7 +63,7 @@ class LimitSettings:
     """quota.window.size.seconds, in ms; also the longest pause.  Kafka: ConnectionQuotas.maxThrottleTimeMs."""
 
     def listener(self, name: str) -> ListenerLimits:
-        """The limits of a listener."""
+        """Return the limits of a listener."""
         return self.listeners.get(name, ListenerLimits())
 
 
@@ -79,7 +79,7 @@ class RateWindow:
         """Start in ms and count of each window."""
 
     def record(self, now_ms: int, limit: float) -> int:
-        """Counts one event; returns for how many ms to pause so that the rate falls to `limit` per second."""
+        """Count one event; return for how many ms to pause so that the rate falls to `limit` per second."""
         windows = self._windows
         while windows and windows[0][0] <= now_ms - self._count * self._length_ms:
             windows.popleft()
@@ -98,7 +98,7 @@ class RateWindow:
         return min(round(excess / limit * 1000), self._length_ms) if limit else self._length_ms
 
     def forget_one(self) -> None:
-        """Removes the event that was counted last."""
+        """Remove the event that was counted last."""
         if self._windows:
             self._windows[-1][1] -= 1
 
@@ -133,7 +133,7 @@ class ConnectionLimits:
         self._address_rates: dict[str, RateWindow] = {}
 
     def has_slot(self, listener: str) -> bool:
-        """Whether the listener may accept a connection now."""
+        """Return whether the listener may accept a connection now."""
         if self._by_listener[listener] >= self.settings.listener(listener).connections:
             return False
         return self._is_protected(listener) or self.count < self.settings.connections
@@ -144,15 +144,15 @@ class ConnectionLimits:
         return self._by_listener
 
     def has_excess(self) -> bool:
-        """Whether a connection of a listener that is not protected has to be closed."""
+        """Return whether a connection of a listener that is not protected has to be closed."""
         return self.count > self.settings.connections
 
     def is_closable(self, listener: str) -> bool:
-        """Whether a connection of this listener may be closed because of `has_excess`."""
+        """Return whether a connection of this listener may be closed because of `has_excess`."""
         return not self._is_protected(listener)
 
     def admit(self, listener: str, address: str, now_ms: int) -> Admission:
-        """Counts an accepted connection.  The caller calls `released` when it is closed, unless it is refused."""
+        """Count an accepted connection.  The caller calls `released` when it is closed, unless it is refused."""
         if delay_ms := self._record_address(address, now_ms):
             return Admission("connection_creation_rate of its address", delay_ms)
         pause_ms = self._record(listener, now_ms)
@@ -166,7 +166,7 @@ class ConnectionLimits:
         return Admission(pause_ms=pause_ms)
 
     def released(self, listener: str, address: str) -> None:
-        """An admitted connection has been closed."""
+        """Note that an admitted connection has been closed."""
         self.count -= 1
         self._by_listener[listener] -= 1
         self._by_address[address] -= 1
@@ -224,7 +224,7 @@ class ConnectionLimits:
 def limit_settings(
     config: BrokerConfig, properties: Mapping[str, str], addresses: Mapping[str, str] | None = None
 ) -> LimitSettings:
-    """The limits in force.  Raises ConfigError.
+    """Return the limits in force.  Raises ConfigError.
 
     `properties` has the texts of all properties, `addresses` the address of each host in `named_hosts`.
     """
@@ -243,7 +243,8 @@ def limit_settings(
 
 
 def set_size(configs: ConfigView, name: str) -> int:
-    """The value of a property for the size of a socket buffer, if it is set; -1 otherwise, for the system's choice.
+    """Return the value of a property for the size of a socket buffer, if it is set; -1 otherwise, for the system's
+    choice.
 
     Kafka also applies its defaults, which are smaller than the sizes to which current systems adapt the buffers.
     """
@@ -255,7 +256,7 @@ def set_size(configs: ConfigView, name: str) -> int:
 
 
 def named_hosts(config: BrokerConfig) -> list[str]:
-    """The hosts in max.connections.per.ip.overrides that are not IP addresses."""
+    """Return the hosts in max.connections.per.ip.overrides that are not IP addresses."""
     return [host for host, _ in _exceptions(config) if not _is_address(host)]
 
 
@@ -266,7 +267,7 @@ def _exceptions(config: BrokerConfig) -> list[tuple[str, int]]:
 
 
 def _canonical(host: str) -> str:
-    """An address in the form in which those of connections are written."""
+    """Return an address in the form in which those of connections are written."""
     return peer_address(host) if _is_address(host) else host
 
 

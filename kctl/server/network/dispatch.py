@@ -63,7 +63,7 @@ class WaitingReply(PerformedReply):
         self._context = context
 
     def set_result(self, response: Any) -> None:
-        """Encodes the response and sets the reply."""
+        """Encode the response and set the reply."""
         context = self._context
         assert context.encode is not None
         try:
@@ -75,7 +75,8 @@ class WaitingReply(PerformedReply):
 
 
 def waiting_reply(context: RequestContext, *, may_overlap: bool = False) -> asyncio.Future[Any]:
-    """The result of a handler that sets its response later; without a dispatcher, a plain future of the response.
+    """Return the result of a handler that sets its response later; without a dispatcher, a plain future of the
+    response.
 
     The response must not take long to encode: this happens where it is set.  See PerformedReply for `may_overlap`.
     """
@@ -124,7 +125,7 @@ class Dispatcher:
         self._long_encoding = asyncio.Lock()
 
     def register(self, api_name: str, handler: Handler, *, for_long: Handler | None = None) -> None:
-        """Registers the handler of an API, for the versions in the registry.
+        """Register the handler of an API, for the versions in the registry.
 
         `for_long` handles requests that are decoded in a thread, whose records are not overwritten afterwards.
         """
@@ -133,11 +134,11 @@ class Dispatcher:
         self._long_handlers[api.key] = for_long or handler
 
     def set_request_log(self, request_log: RequestLog | None) -> None:
-        """Starts logging requests; None stops it."""
+        """Start logging requests; None stops it."""
         self._request_log = request_log
 
     def api_versions(self) -> list[ApiVersion]:
-        """The served APIs, by ascending key; the list is shared by all responses."""
+        """Return the served APIs, by ascending key; the list is shared by all responses."""
         if len(self._api_versions) != len(self._handlers):
             self._api_versions = [
                 ApiVersion(api_key=key, min_version=api.served[0], max_version=api.served[-1])
@@ -146,7 +147,7 @@ class Dispatcher:
         return self._api_versions
 
     def handle(self, frame: memoryview, peer: Peer) -> Reply | asyncio.Future[Reply]:
-        """The framed response, or a future of it.  Raises MalformedRequest and UnansweredRequestFailed."""
+        """Return the framed response, or a future of it.  Raises MalformedRequest and UnansweredRequestFailed."""
         api_key, version, correlation_id, client_id, offset = decode_request_fields(frame)
         entry = self._handlers.get(api_key)
         if entry is None:
@@ -212,7 +213,7 @@ class Dispatcher:
     async def _handled_off_loop(
         self, api: registry.Api, frame: memoryview, offset: int, context: RequestContext
     ) -> Response | None:
-        """Decodes in a thread: a request with thousands of elements takes 10 ms, one of a controller hundreds."""
+        """Decode in a thread: a request with thousands of elements takes 10 ms, one of a controller hundreds."""
         decoded: tuple[Any, int] = await in_thread(
             partial(codec.decode, api.request, frame, context.api_version, offset)
         )
@@ -232,7 +233,7 @@ class Dispatcher:
         result: Awaitable[Response | None],
         kept: KeepsFrame | None = None,
     ) -> asyncio.Future[Reply]:
-        """A future of the response, `kept` if it is given.
+        """Return a future of the response, `kept` if it is given.
 
         Cancelling it ends a wait; work that has started continues.
         """
@@ -287,7 +288,7 @@ class Dispatcher:
                 reply.set_exception(failure)
 
     def _encoded_off_loop(self, api: registry.Api, context: RequestContext, response: Response) -> asyncio.Task[Reply]:
-        """Encodes a long response in a thread, one at a time: others wait with their responses not encoded."""
+        """Encode a long response in a thread, one at a time: others wait with their responses not encoded."""
         account = context.account
         mute_ms = 0
         if account is not None:
@@ -319,7 +320,7 @@ class Dispatcher:
         return ThrottledReply(chunks, mute_ms) if mute_ms else chunks
 
     def _ready(self, context: RequestContext, times: RequestTimes, response: Response | None, reply: Reply) -> None:
-        """Records and logs the times of a request that has its response."""
+        """Record and log the times of a request that has its response."""
         if context.record is not None:
             context.record.ready(times, None if response is None else context.peer.timing)
         if self._request_log is not None:
@@ -364,7 +365,10 @@ class Dispatcher:
         return reply
 
     def _refuse_api_versions(self, api: registry.Api, request: RequestHeader) -> Reply:
-        """The version 0 response with all ranges, so that the client can retry with a supported version.  KIP-511."""
+        """Return the version 0 response with all ranges, so that the client can retry with a supported version.
+
+        KIP-511.
+        """
         response = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=self.api_versions())
         return framed_response(api, request, response)
 
@@ -376,7 +380,7 @@ def _settled(
     chunks: list[Chunk] | None,
     size: int | None,
 ) -> Reply:
-    """Counts what the request has used, and returns the reply, which is encoded again with a throttle time."""
+    """Count what the request has used, and return the reply, which is encoded again with a throttle time."""
     account = context.account
     assert account is not None
     mute_ms = account.settle(api.key, size)
@@ -414,7 +418,7 @@ async def _awaited(result: Awaitable[Response | None]) -> Response | None:
 
 
 def framed_response(api: registry.Api, request: RequestContext | RequestHeader, response: Response) -> list[Chunk]:
-    """A response with its header and the size of the frame, in the version of the request."""
+    """Return a response with its header and the size of the frame, in the version of the request."""
     return _sized_response(api, request, response)[0]
 
 

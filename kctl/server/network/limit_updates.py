@@ -48,7 +48,7 @@ class LimitUpdates:
         self._problems = ProblemLog(log, "cannot change the limits of %s, the old ones stay in use error=%s")
 
     async def start(self) -> None:
-        """Sets the limits and follows their properties.  Raises ConfigError if those at start are unusable."""
+        """Set the limits and follow their properties.  Raises ConfigError if those at start are unusable."""
         configs = self._configs
         try:
             self._addresses = await self._resolve(named_hosts(configs.current))
@@ -63,13 +63,13 @@ class LimitUpdates:
         configs.add_check(self.check)
 
     async def check(self, config: BrokerConfig, properties: Mapping[str, str]) -> None:
-        """Raises ConfigError if the changes among these properties could not be used."""
+        """Raise ConfigError if the changes among these properties could not be used."""
         used = {*named_hosts(self._configs.current), *self._addresses}
         unknown = [host for host in named_hosts(config) if host not in used]
         limit_settings(config, properties, await self._resolve(unknown))
 
     async def close(self) -> None:
-        """Ends the resolution of host names."""
+        """End the resolution of host names."""
         if self._resolving is not None:
             self._resolving.cancel()
             await asyncio.gather(self._resolving, return_exceptions=True)
@@ -107,13 +107,15 @@ class LimitUpdates:
         self._problems.report("connections", *([] if error is None else [str(error)]))
 
     def _unknown_hosts(self) -> list[str]:
-        """The hosts without an address; removes those that are no longer named, so that they are resolved again."""
+        """Return the hosts without an address; remove those that are no longer named, so that they are resolved
+        again.
+        """
         hosts = named_hosts(self._configs.current)
         self._addresses = {host: self._addresses[host] for host in hosts if host in self._addresses}
         return [host for host in hosts if host not in self._addresses]
 
     async def _resolve(self, hosts: Sequence[str]) -> dict[str, str]:
-        """Raises ConfigError."""
+        """Resolve the hosts, or raise ConfigError."""
         if len(hosts) > LIMITED_HOSTS_MAX:
             raise ConfigError(
                 _OVERRIDES, "", f"names {len(hosts)} hosts; at most {LIMITED_HOSTS_MAX} are resolved, use addresses"

@@ -29,27 +29,27 @@ class Listening(Protocol):
     """The listeners of a broker and their connections; see network.acceptor."""
 
     def measurements(self) -> ListeningState:
-        """The state of the open connections."""
+        """Return the state of the open connections."""
         ...
 
     def bind(self, endpoint: Endpoint) -> Endpoint:
-        """Binds a listener; returns its endpoint with the actual port.  Raises ListenError."""
+        """Bind a listener; return its endpoint with the actual port.  Raises ListenError."""
         ...
 
     def unbind(self, listener: str) -> None:
-        """Closes a listener and its connections."""
+        """Close a listener and its connections."""
         ...
 
     def start(self) -> None:
-        """Starts accepting connections, also on listeners that were bound after an earlier call."""
+        """Start accepting connections, also on listeners that were bound after an earlier call."""
         ...
 
     def stop_accepting(self) -> None:
-        """Stops accepting connections."""
+        """Stop accepting connections."""
         ...
 
     def close(self) -> None:
-        """Closes listeners and connections."""
+        """Close listeners and connections."""
         ...
 
 
@@ -88,7 +88,7 @@ class World:
 
 
 def real_world() -> World:
-    """The environment of this machine."""
+    """Return the environment of this machine."""
     return World(
         clock=SystemClock(),
         random=random.SystemRandom(),

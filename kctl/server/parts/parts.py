@@ -89,12 +89,12 @@ class Foundations:
     lease: LeaderLease
 
     def log_config(self, topic: str) -> LogConfig:
-        """The current configuration of the topic's logs."""
+        """Return the current configuration of the topic's logs."""
         protocol_version = self.configs.current.inter_broker_protocol_version
         return replace(LogConfig.of(self.configs.topic(topic)), allows_zstd=allows_zstd(protocol_version))
 
     def unclean_topics(self, topics: Iterable[str]) -> frozenset[str]:
-        """The topics among these with unclean.leader.election.enable."""
+        """Return the topics among these with unclean.leader.election.enable."""
         return frozenset(topic for topic in topics if self.configs.topic(topic).unclean_leader_election_enable)
 
 
@@ -131,7 +131,7 @@ class BrokerParts:
 def assemble(
     base: Foundations, *, broker_id: int, cluster_id: str, zookeeper: ZooKeeper, config_changes: ConfigChanges
 ) -> BrokerParts:
-    """Creates all parts and connects them; none of them is started."""
+    """Create all parts and connect them; none of them is started."""
     world, config = base.world, base.configs.current
     versions = inter_broker_versions(config.inter_broker_protocol_version)
     listener = inter_broker_listener(config)
@@ -280,7 +280,7 @@ def assemble(
 
 
 def _state_store(base: Foundations, zookeeper: ZooKeeper, peers: BrokerPeers, broker_id: int) -> StateStore:
-    """The writer of in-sync replicas: ZooKeeper or, since 2.7, the controller."""
+    """Return the writer of in-sync replicas: ZooKeeper or, since 2.7, the controller."""
     if not alters_isr_at_controller(base.configs.current.inter_broker_protocol_version):
         return ZooKeeperStates(zookeeper, base.world.clock)
     return ControllerStates(

@@ -64,7 +64,7 @@ class BrokerSession:
         self._reconnected = asyncio.Event()
 
     async def open(self, connect: str) -> ZooKeeper:
-        """Opens the first session.  Raises ZooKeeperError and ConfigError."""
+        """Open the first session.  Raises ZooKeeperError and ConfigError."""
         config = self._configs.current
         security = await in_thread(partial(zookeeper_security, self._configs.static)) if _is_secured(config) else None
         self.zookeeper = self._open_session(
@@ -80,17 +80,17 @@ class BrokerSession:
     def renew_by(
         self, *, on_expired: Callable[[], None], on_new_session: Callable[[ZooKeeper], Awaitable[None]]
     ) -> None:
-        """Sets the callbacks for an expired and for a new session; without them an expired session is not replaced."""
+        """Set the callbacks for an expired and for a new session; without them an expired session is not replaced."""
         self._on_expired = on_expired
         self._on_new_session = on_new_session
         self._write_checks = asyncio.get_running_loop().create_task(self._check_writes(), name="zookeeper-write-checks")
 
     def begin_shutdown(self) -> None:
-        """A session that expires after this is not replaced."""
+        """Do not replace a session that expires after this."""
         self._is_ending = True
 
     async def stop_renewing(self) -> None:
-        """Cancels the renewal of the session, and the checks."""
+        """Cancel the renewal of the session, and the checks."""
         tasks = [task for task in (self._renewal, self._write_checks) if task is not None]
         self._renewal = self._write_checks = None
         for task in tasks:
@@ -98,7 +98,7 @@ class BrokerSession:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def close(self) -> None:
-        """Closes the session, which deletes the registration."""
+        """Close the session, which deletes the registration."""
         if self.zookeeper is not None:
             await self.zookeeper.close()
 
@@ -114,7 +114,7 @@ class BrokerSession:
         return self._write_problem
 
     async def _check_writes(self) -> None:
-        """Notices that ZooKeeper serves reads but cannot write, because of a full disk for example.
+        """Notice that ZooKeeper serves reads but cannot write, because of a full disk for example.
 
         A multi that only checks a version changes nothing, but is a transaction, which ZooKeeper writes to its log.
         The embedded service closes its connections when a write has failed: that is looked at at once.

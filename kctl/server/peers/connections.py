@@ -72,7 +72,7 @@ class PeerSecurity:
         )
 
     async def load(self, listeners: Iterable[str]) -> None:
-        """Reads credentials and certificates for these listeners.
+        """Read credentials and certificates for these listeners.
 
         Raises ConfigError if those of server.properties are unusable, and no others are set.
         """
@@ -82,7 +82,7 @@ class PeerSecurity:
         self._configs.add_check(self.check)
 
     async def check(self, _: BrokerConfig, properties: Mapping[str, str]) -> None:
-        """Raises ConfigError if the changes among these properties could not be used."""
+        """Raise ConfigError if the changes among these properties could not be used."""
         for listener, loaded in self._loaded.items():
             changed = peer_properties(properties, listener)
             if changed not in (loaded.properties, self._properties(listener)):
@@ -93,7 +93,7 @@ class PeerSecurity:
                     raise ConfigError(name, error.value, error.reason) from None
 
     async def of(self, listener: str) -> Security | None:
-        """The security of a new connection; None for PLAINTEXT.  Raises ConfigError if it was never loaded."""
+        """Return the security of a new connection; None for PLAINTEXT.  Raises ConfigError if it was never loaded."""
         if self._protocol(listener) == "PLAINTEXT":
             return None
         loaded = self._loaded.get(listener)
@@ -127,7 +127,7 @@ class PeerSecurity:
         return loaded.properties != self._properties(listener) or loaded.files != _files(loaded.properties)
 
     async def _load(self, listener: str, properties: Mapping[str, str]) -> _Loaded:
-        """Raises ConfigError."""
+        """Load the settings and keys of connections, or raise ConfigError."""
         from kctl.client.connections.security import ClientSecurity  # noqa: PLC0415 - imports ssl
 
         files = _files(properties)
@@ -143,12 +143,12 @@ class PeerSecurity:
 
 
 def protocol_of(config: BrokerConfig, listener: str) -> str:
-    """The security protocol of a listener of this broker."""
-    return next(each.security_protocol for each in listener_endpoints(config) if each.listener == listener)
+    """Return the security protocol of a listener of this broker."""
+    return next(endpoint.security_protocol for endpoint in listener_endpoints(config) if endpoint.listener == listener)
 
 
 def peer_properties(properties: Mapping[str, str], listener: str) -> dict[str, str]:
-    """The client properties, `ssl.*` and `sasl.*`, of connections to a listener of other brokers."""
+    """Return the client properties, `ssl.*` and `sasl.*`, of connections to a listener of other brokers."""
     of_listener = listener_properties(properties, listener)
     mechanism = str(listener_property(properties, "sasl.mechanism.inter.broker.protocol", listener=listener))
     prefix = f"{mechanism.lower()}."
@@ -190,7 +190,7 @@ class PeerSettings:
 
     @classmethod
     def of(cls, configs: ConfigView) -> PeerSettings:
-        """The settings in the broker's properties."""
+        """Return the settings in the broker's properties."""
         config = configs.current
         controller_ms = config.controller_socket_timeout_ms
         return cls(
@@ -207,7 +207,7 @@ class PeerSettings:
         )
 
     def setup_timeout_after(self, failures: int) -> int:
-        """The timeout of an attempt to connect after this number of failed ones.  KIP-601."""
+        """Return the timeout of an attempt to connect after this number of failed ones.  KIP-601."""
         doublings = min(failures, 31)
         return min(self.setup_timeout_ms << doublings, max(self.setup_timeout_ms_max, self.setup_timeout_ms))
 
@@ -235,7 +235,7 @@ class BrokerPeers:
         """Failed attempts to connect since the last successful one, by address."""
 
     async def connect(self, broker_id: int, purpose: Purpose) -> Connection:
-        """Connects to a broker in the metadata.  Raises ConnectionLost."""
+        """Connect to a broker in the metadata.  Raises ConnectionLost."""
         broker = self._metadata.brokers.get(broker_id)
         endpoint = broker.endpoint(self._listener) if broker is not None else None
         if endpoint is None:
@@ -243,11 +243,11 @@ class BrokerPeers:
         return await self.connect_to(endpoint, purpose)
 
     async def connect_to_controller(self, purpose: Purpose) -> Connection:
-        """Connects to the controller in the metadata.  Raises ConnectionLost."""
+        """Connect to the controller in the metadata.  Raises ConnectionLost."""
         return await self.connect(self._metadata.controller_id, purpose)
 
     async def connect_to(self, endpoint: Endpoint, purpose: Purpose) -> Connection:
-        """Connects to an endpoint.  Raises ConnectionLost, also if one of the brokers refuses the other."""
+        """Connect to an endpoint.  Raises ConnectionLost, also if one of the brokers refuses the other."""
         address = (endpoint.host, endpoint.port)
         failures = self._failures.get(address, 0)
         try:
@@ -315,12 +315,12 @@ class _SecuredConnection:
 
 
 async def resolves(name: str) -> bool:
-    """True for an IPv4 address or a host name with one; resolved in a thread."""
+    """Return whether this is an IPv4 address or a host name with one; resolved in a thread."""
     return await address_of(name) is not None
 
 
 async def address_of(name: str) -> str | None:
-    """The first IPv4 address of a host name, or None; resolved in a thread."""
+    """Return the first IPv4 address of a host name, or None; resolved in a thread."""
     try:
         found = await asyncio.get_running_loop().getaddrinfo(name, None, family=socket.AF_INET, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):

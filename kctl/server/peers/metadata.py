@@ -27,7 +27,7 @@ class LiveBroker:
     rack: str | None = None
 
     def endpoint(self, listener: str) -> Endpoint | None:
-        """The broker's endpoint for this listener; None if it does not have the listener."""
+        """Return the broker's endpoint for this listener; None if it does not have the listener."""
         for endpoint in self.endpoints:
             if endpoint.listener == listener:
                 return endpoint
@@ -60,7 +60,7 @@ class MetadataUpdate:
         self.topics: dict[str, TopicUpdate] = {}
 
     def add(self, request: UpdateMetadataRequest) -> None:
-        """Converts the partitions of a request."""
+        """Convert the partitions of a request."""
         for topic in request.topic_states:
             update = self._topic(topic.topic_name)
             if topic.topic_id != ZERO_UUID:
@@ -102,11 +102,11 @@ class MetadataCache:
         self._partition_count = 0
 
     def racks(self) -> dict[int, str | None]:
-        """The live brokers with their racks."""
+        """Return the live brokers with their racks."""
         return {broker_id: broker.rack for broker_id, broker in self.brokers.items()}
 
     def update(self, request: UpdateMetadataRequest) -> list[TopicPartition]:
-        """Applies brokers and partitions; returns the partitions that were deleted."""
+        """Apply brokers and partitions; return the partitions that were deleted."""
         update = MetadataUpdate()
         update.add(request)
         return self.apply(request, update)
@@ -160,36 +160,36 @@ class MetadataCache:
         return self._topics.keys()
 
     def partitions(self, topic: str) -> dict[int, PartitionInfo] | None:
-        """The partitions of a topic by index, or None if the topic does not exist."""
+        """Return the partitions of a topic by index, or None if the topic does not exist."""
         return self._topics.get(topic)
 
     def partition(self, topic_partition: TopicPartition) -> PartitionInfo | None:
-        """The state of a partition, or None if it does not exist."""
+        """Return the state of a partition, or None if it does not exist."""
         return self._topics.get(topic_partition.topic, {}).get(topic_partition.partition)
 
     def has_partition(self, topic: str, partition: int) -> bool:
-        """True if the partition exists."""
+        """Return whether the partition exists."""
         return partition in self._topics.get(topic, ())
 
     def partition_count(self, topic: str) -> int | None:
-        """The number of partitions of the topic, or None if the topic does not exist."""
+        """Return the number of partitions of the topic, or None if the topic does not exist."""
         partitions = self._topics.get(topic)
         return None if partitions is None else len(partitions)
 
     def total_partition_count(self) -> int:
-        """The number of partitions of the cluster."""
+        """Return the number of partitions of the cluster."""
         return self._partition_count
 
     def topic_id(self, topic: str) -> UUID:
-        """The topic's id; the zero id if it has none."""
+        """Return the topic's id; the zero id if it has none."""
         return self._topic_ids.get(topic, ZERO_UUID)
 
     def topic_name(self, topic_id: UUID) -> str | None:
-        """The name of the topic with this id, or None."""
+        """Return the name of the topic with this id, or None."""
         return self._names.get(topic_id)
 
     def has_leaders(self, topic: str, partition_count: int) -> bool:
-        """True if the topic has at least `partition_count` partitions, each with a live leader."""
+        """Return whether the topic has at least `partition_count` partitions, each with a live leader."""
         partitions = self._topics.get(topic)
         if partitions is None or len(partitions) < partition_count:
             return False

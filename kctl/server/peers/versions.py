@@ -47,53 +47,53 @@ _TABLE: tuple[tuple[str, InterBrokerVersions], ...] = (
 
 
 def inter_broker_versions(protocol_version: str) -> InterBrokerVersions:
-    """The versions for a value of inter.broker.protocol.version."""
+    """Return the versions for a value of inter.broker.protocol.version."""
     rank = version_rank(protocol_version)
     return [versions for name, versions in _TABLE if version_rank(name) <= rank][-1]
 
 
 def write_txn_markers_version(protocol_version: str) -> int:
-    """The version of WriteTxnMarkers requests to other brokers; 1 is flexible."""
+    """Return the version of WriteTxnMarkers requests to other brokers; 1 is flexible."""
     return 1 if version_rank(protocol_version) >= version_rank("2.8-IV0") else 0
 
 
 def alters_isr_at_controller(protocol_version: str) -> bool:
-    """True if leaders change in-sync replicas through the controller instead of in ZooKeeper (KIP-497)."""
+    """Return whether leaders change in-sync replicas through the controller instead of in ZooKeeper (KIP-497)."""
     return version_rank(protocol_version) >= version_rank("2.7-IV2")
 
 
 def allows_zstd(protocol_version: str) -> bool:
-    """True if batches may be stored with zstd, which followers of an older version cannot read (KIP-110)."""
+    """Return whether batches may be stored with zstd, which followers of an older version cannot read (KIP-110)."""
     return version_rank(protocol_version) >= version_rank("2.1-IV0")
 
 
 def uses_topic_ids(protocol_version: str) -> bool:
-    """True if topics have ids in ZooKeeper and in the controller's requests (KIP-516)."""
+    """Return whether topics have ids in ZooKeeper and in the controller's requests (KIP-516)."""
     return version_rank(protocol_version) >= version_rank("2.8-IV0")
 
 
 def has_features(protocol_version: str) -> bool:
-    """True if the cluster keeps finalized features in ZooKeeper (KIP-584)."""
+    """Return whether the cluster keeps finalized features in ZooKeeper (KIP-584)."""
     return version_rank(protocol_version) >= version_rank("2.7-IV0")
 
 
 def registration_version(protocol_version: str) -> int:
-    """The version of a broker's node in /brokers/ids; 5 has its features (KIP-584)."""
+    """Return the version of a broker's node in /brokers/ids; 5 has its features (KIP-584)."""
     return FIRST_REGISTRATION_WITH_FEATURES if has_features(protocol_version) else 4
 
 
 def allows_static_members(protocol_version: str) -> bool:
-    """True if all coordinators keep group.instance.id across a change of coordinator (KIP-345)."""
+    """Return whether all coordinators keep group.instance.id across a change of coordinator (KIP-345)."""
     return version_rank(protocol_version) >= version_rank("2.3-IV0")
 
 
 def offset_commit_value_version(protocol_version: str) -> int:
-    """The version of commits in __consumer_offsets, which all coordinators must support; 3 has leader epochs."""
+    """Return the version of commits in __consumer_offsets, which all coordinators must support; 3 has leader epochs."""
     return _newest(protocol_version, ("2.1-IV1", 3), ("2.1-IV0", 2), oldest=1)
 
 
 def group_metadata_value_version(protocol_version: str) -> int:
-    """The version of groups in __consumer_offsets, which all coordinators must support; 3 has static members."""
+    """Return the version of groups in __consumer_offsets, which all coordinators must support; 3 has static members."""
     return _newest(protocol_version, ("2.3-IV0", 3), ("2.1-IV0", 2), ("0.10.1-IV0", 1), oldest=0)
 
 

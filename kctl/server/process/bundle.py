@@ -108,7 +108,7 @@ class Result(NamedTuple):
 
 
 def redactor(secrets: Iterable[str]) -> Callable[[str], str]:
-    """A function that hides these texts, and values that are named as secrets, in any text."""
+    """Return a function that hides these texts, and values that are named as secrets, in any text."""
     known = sorted({secret for secret in secrets if len(secret) >= _SHORTEST_SECRET}, key=len, reverse=True)
     pattern = re.compile("|".join(map(re.escape, known))) if known else None
 
@@ -123,7 +123,7 @@ def redactor(secrets: Iterable[str]) -> Callable[[str], str]:
 
 
 def machine_parts(folder: Path, log_dirs: Sequence[str], logs: Sequence[Path]) -> Iterator[Part]:
-    """Versions, limits, disks, listings, checkpoints and logs."""
+    """Yield versions, limits, disks, listings, checkpoints and logs."""
     directories = list(dict.fromkeys([folder, *map(Path, log_dirs)]))
     yield Part("versions.txt", _versions)
     yield Part("machine.txt", lambda: _machine(directories))
@@ -138,7 +138,7 @@ def machine_parts(folder: Path, log_dirs: Sequence[str], logs: Sequence[Path]) -
 
 
 def write_archive(path: Path, parts: Iterable[Part], redact: Callable[[str], str]) -> list[Result]:
-    """Writes the archive, which only its owner may read, completely or not at all.  Raises OSError.
+    """Write the archive, which only its owner may read, completely or not at all.  Raises OSError.
 
     A part that is missing is named in the overview.
     """
@@ -158,7 +158,7 @@ def write_archive(path: Path, parts: Iterable[Part], redact: Callable[[str], str
 
 
 def tail(path: Path, bytes_max: int) -> str:
-    """The end of a regular file.  Raises Missing."""
+    """Return the end of a regular file.  Raises Missing."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
@@ -195,7 +195,7 @@ def _write(archive: tarfile.TarFile, name: str, text: str) -> int:
 
 
 def _overview(results: Sequence[Result]) -> str:
-    lines = [f"{each.name}: {each.problem or f'{each.size} bytes'}" for each in results]
+    lines = [f"{result.name}: {result.problem or f'{result.size} bytes'}" for result in results]
     return "\n".join(
         ["Values of secrets are replaced by [hidden].  Names of hosts, topics and files are not.", *lines, ""]
     )
@@ -234,7 +234,7 @@ def _machine(directories: Sequence[Path]) -> str:
 
 
 def _listing(directory: Path) -> str:
-    """Mode, size, time of modification in seconds since 1970, and path of each file."""
+    """Return the mode, size, time of modification in seconds since 1970, and path of each file."""
     if not directory.is_dir():
         raise Missing(f"{directory} is not a directory")
     lines = [str(directory)]
@@ -265,7 +265,7 @@ SIGNAL = signal.SIGUSR1
 
 
 def write_on_signal(path: Path, summary: Callable[[], Mapping[str, str]], properties: Mapping[str, str]) -> None:
-    """Writes the dump to `path` on each signal, from now on.  To be called in the main thread, in the event loop."""
+    """Write the dump to `path` on each signal, from now on.  To be called in the main thread, in the event loop."""
     loop = asyncio.get_running_loop()
     begin = f"kctl {__version__}, Python {platform.python_version()}, {platform.platform()}"
     shown = [f"{name}={text}" for name, text in redacted(properties).items()]
@@ -282,16 +282,16 @@ def write_on_signal(path: Path, summary: Callable[[], Mapping[str, str]], proper
 
 
 def process_numbers() -> dict[str, str]:
-    """Numbers about this process that cost nothing."""
+    """Return the numbers about this process that cost nothing."""
     return {
         "pid": str(os.getpid()),
         "threads": str(threading.active_count()),
-        "garbage_collections": ",".join(str(each["collections"]) for each in gc.get_stats()),
+        "garbage_collections": ",".join(str(generation["collections"]) for generation in gc.get_stats()),
     }
 
 
 def _tasks(tasks: Iterable[asyncio.Task[Any]]) -> Iterator[str]:
-    """A line for each task, followed by the frames in which it waits, the outermost first."""
+    """Yield a line for each task, followed by the frames in which it waits, the outermost first."""
     listed = sorted(tasks, key=lambda task: task.get_name())
     yield f"[tasks] {len(listed)}"
     for task in listed[:DUMPED_TASKS_MAX]:
@@ -313,7 +313,7 @@ _AWAITED = ("cr_await", "gi_yieldfrom", "ag_await")
 
 
 def _threads(interrupted: FrameType | None) -> Iterator[str]:
-    """A line for each thread, followed by its frames, the innermost first."""
+    """Yield a line for each thread, followed by its frames, the innermost first."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     frames: dict[int, FrameType | None] = dict(sys._current_frames())  # noqa: SLF001 - documented
     frames[threading.get_ident()] = interrupted
@@ -334,7 +334,7 @@ def _line(frame: FrameType) -> str:
 
 
 def _replace(path: Path, lines: Iterable[str]) -> None:
-    """Writes the file completely or not at all; only its owner may read it."""
+    """Write the file completely or not at all; only its owner may read it."""
     temporary = path.with_suffix(".dump.tmp")
     text = "".join(f"{escape(line)}\n" for line in lines)
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)

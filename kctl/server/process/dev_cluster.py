@@ -62,7 +62,7 @@ class Layout:
         return self.zookeeper or f"{LOOPBACK}:{self.zookeeper_port}"
 
     def properties_of(self, broker_id: int, secure: SecureSetup | None = None) -> dict[str, str]:
-        """All properties of one broker: required ones, defaults for the number of brokers, and overrides."""
+        """Return all properties of one broker: required ones, defaults for the number of brokers, and overrides."""
         port = self.ports[broker_id]
         security = {} if secure is None else secure.broker_properties(port)
         return {
@@ -93,7 +93,7 @@ class Member:
 
 
 def defaults_for(brokers: int) -> dict[str, str]:
-    """Default properties for this number of brokers; with several, topics survive the loss of one broker."""
+    """Return the default properties for this number of brokers; with several, topics survive the loss of one broker."""
     replicas = str(min(3, brokers))
     return {
         **SINGLE_BROKER_PROPERTIES,
@@ -115,7 +115,7 @@ def settle(
     overrides: Mapping[str, str] | None,
     is_secure: bool = False,
 ) -> Layout:
-    """The layout from the options, with `before` for options that are None; port 0 means a free port.
+    """Return the layout from the options, with `before` for options that are None; port 0 means a free port.
 
     Brokers can be added to a cluster, but not removed, and its ZooKeeper and its security cannot be changed.
 
@@ -158,7 +158,7 @@ class DevCluster:
         self.path = path
 
     def layout(self) -> Layout | None:
-        """The layout of an earlier start; None if there was none.  Raises KctlError."""
+        """Return the layout of an earlier start; None if there was none.  Raises KctlError."""
         try:
             document = json.loads(self._layout_path.read_text(encoding="utf-8"))
             return Layout(**{**document, "ports": tuple(document["ports"])})
@@ -175,7 +175,7 @@ class DevCluster:
         on_warning: Callable[[str], None],
         stop_with: int | None = None,
     ) -> list[Member]:
-        """Starts the processes that do not run; a broker that fails to start has a problem, the others keep running.
+        """Start the processes that do not run; a broker that fails to start has a problem, the others keep running.
 
         They stop at the end of the process `stop_with`, if it is given.
 
@@ -202,10 +202,13 @@ class DevCluster:
         for warning in dict.fromkeys(warnings):
             on_warning(warning)
         zookeeper, *brokers = self.members(layout)
-        return [zookeeper, *(replace(one, problem=why) for one, why in zip(brokers, problems, strict=True))]
+        return [zookeeper, *(replace(broker, problem=why) for broker, why in zip(brokers, problems, strict=True))]
 
     def secure_setup(self, layout: Layout) -> SecureSetup | None:
-        """The certificates and the user, made if they are not there; None without --secure.  Raises KctlError."""
+        """Return the certificates and the user, made if they are not there; None without --secure.
+
+        Raises KctlError.
+        """
         if not layout.is_secure:
             return None
         from kctl.server.process.secure_setup import prepare  # noqa: PLC0415 - imports cryptography
@@ -213,22 +216,22 @@ class DevCluster:
         return prepare(self.path.absolute() / "security")
 
     def members(self, layout: Layout) -> list[Member]:
-        """The state of the ZooKeeper and the brokers."""
+        """Return the state of the ZooKeeper and the brokers."""
         return [self._zookeeper(layout), *(self._broker(layout, number) for number in range(len(layout.ports)))]
 
     def stop(self, layout: Layout) -> list[Member]:
-        """Stops the brokers one after the other, each with a controlled shutdown, then the ZooKeeper."""
+        """Stop the brokers one after the other, each with a controlled shutdown, then the ZooKeeper."""
         stopped = []
         for number in range(len(layout.ports)):
             problem = self._stop_broker(number)
             stopped.append(replace(self._broker(layout, number), problem=problem))
         problem = None
-        if layout.zookeeper is None and not any(one.problem for one in stopped):
+        if layout.zookeeper is None and not any(broker.problem for broker in stopped):
             problem = self._stop_zookeeper()
         return [replace(self._zookeeper(layout), problem=problem), *stopped]
 
     def _secure(self, layout: Layout, secure: SecureSetup) -> None:
-        """Stores the user in ZooKeeper, unless a broker runs already, and writes the client properties."""
+        """Store the user in ZooKeeper, unless a broker runs already, and write the client properties."""
         from kctl.config.dynamic import ConfigView  # noqa: PLC0415 - other verbs do without
         from kctl.server.process.host import store_user  # noqa: PLC0415 - the whole server
 
@@ -238,7 +241,7 @@ class DevCluster:
         secure.write_client_files(",".join(f"{LOOPBACK}:{port}" for port in layout.ports))
 
     def restart(self, layout: Layout, number: int, log_format: LogFormat, *, on_warning: Callable[[str], None]) -> None:
-        """Stops one broker with a controlled shutdown and starts it; returns when it serves.  Raises KctlError."""
+        """Stop one broker with a controlled shutdown and start it; return when it serves.  Raises KctlError."""
         running = self._folder(number).running()
         stop_with = None if running is None else running.stop_with
         problem = self._stop_broker(number) or self._start_broker(layout, number, log_format, on_warning, stop_with)
@@ -246,7 +249,7 @@ class DevCluster:
             raise KctlError(problem)
 
     def _stop_broker(self, number: int) -> str | None:
-        """Stops a broker, if it runs; returns None, or why it still runs."""
+        """Stop a broker, if it runs; return None, or why it still runs."""
         folder = self._folder(number)
         running = folder.running()
         if running is None:
@@ -264,7 +267,7 @@ class DevCluster:
         on_warning: Callable[[str], None],
         stop_with: int | None = None,
     ) -> str | None:
-        """Starts a broker; returns None, or why it does not run."""
+        """Start a broker; return None, or why it does not run."""
         folder = self._folder(number)
         if folder.running() is not None:
             return None
@@ -327,7 +330,7 @@ class DevCluster:
         return f"zookeeper (process {pid}) has not stopped in {STOP_TIMEOUT_S:.0f} s"
 
     def _zookeeper_pid(self) -> int | None:
-        """The process that holds the lock; None if there is none."""
+        """Return the process that holds the lock; None if there is none."""
         try:
             fd = os.open(self._lock_path, os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -355,7 +358,7 @@ class DevCluster:
         return Member(f"broker-{number}", state, address, running.pid if running else None, folder.path)
 
     def _with_ports(self, layout: Layout) -> Layout:
-        """Replaces port 0 by free ports."""
+        """Replace port 0 by free ports."""
         count = layout.ports.count(0) + (layout.zookeeper is None and layout.zookeeper_port == 0)
         free = _free_ports(count)
         ports = tuple(port or free.pop() for port in layout.ports)

@@ -123,7 +123,7 @@ class DataFolder:
         return self.path / "broker.dump"
 
     def acquire(self) -> None:
-        """Creates and locks the folder.  Raises DataFolderError."""
+        """Create and lock the folder.  Raises DataFolderError."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             fd = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -137,18 +137,18 @@ class DataFolder:
         self._lock_fd = fd
 
     def refuse_if_locked(self) -> None:
-        """Raises DataFolderError if a broker uses the folder, and creates nothing."""
+        """Raise DataFolderError if a broker uses the folder, and create nothing."""
         if self.is_locked():
             raise self._in_use()
 
     def announce(self, running: RunningBroker) -> None:
-        """Writes broker.json, for `stop` and `status`."""
+        """Write broker.json, for `stop` and `status`."""
         temporary = self._state_path.with_suffix(".tmp")
         temporary.write_text(json.dumps(asdict(running)) + "\n", encoding="utf-8")
         temporary.replace(self._state_path)
 
     def release(self) -> None:
-        """Deletes broker.json and unlocks."""
+        """Delete broker.json and unlock."""
         if self._lock_fd is not None:
             self._state_path.unlink(missing_ok=True)
             os.close(self._lock_fd)
@@ -174,7 +174,7 @@ class DataFolder:
         return None if boot is None else [boot, file.st_dev, file.st_ino]
 
     def is_locked(self) -> bool:
-        """True if a broker uses the folder: starting, serving or stopping."""
+        """Return whether a broker uses the folder: starting, serving or stopping."""
         try:
             fd = os.open(self._lock_path, os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -187,13 +187,13 @@ class DataFolder:
             os.close(fd)
 
     def running(self) -> RunningBroker | None:
-        """The broker that serves from this folder, or None."""
+        """Return the broker that serves from this folder, or None."""
         if not self.is_locked():
             return None
         try:
             state: dict[str, Any] = json.loads(self._state_path.read_text(encoding="utf-8"))
             # A newer version may have more fields.
-            known = {each.name for each in fields(RunningBroker)}
+            known = {declared.name for declared in fields(RunningBroker)}
             running = RunningBroker(**{name: value for name, value in state.items() if name in known})
             return replace(running, log_dirs=tuple(running.log_dirs))
         except (OSError, ValueError, TypeError, AttributeError):
@@ -246,7 +246,9 @@ class FolderSessions:
         return kept.key if is_proven else None
 
     def has_used(self, session_id: int) -> bool:
-        """Whether the latest process of this folder used the session, and not one of a folder that it is a copy of."""
+        """Return whether the latest process of this folder used the session, and not one of a folder that it is a copy
+        of.
+        """
         kept = self._kept()
         return kept is not None and kept.key.session_id == session_id and self._is_of_this_folder(kept)
 
@@ -281,23 +283,23 @@ class FolderSessions:
 
 
 def process_folder(root: DataFolder, index: int) -> DataFolder:
-    """The data folder of one of the brokers of `kctl broker start --processes`."""
+    """Return the data folder of one of the brokers of `kctl broker start --processes`."""
     return DataFolder(root.path / f"{_PROCESS}{index}")
 
 
 def process_folders(root: DataFolder) -> list[DataFolder]:
-    """The data folders of all of them, in order; none for a single broker."""
+    """Return the data folders of all of them, in order; none for a single broker."""
     numbers = (path.name.removeprefix(_PROCESS) for path in root.path.glob(f"{_PROCESS}*"))
     return [process_folder(root, number) for number in sorted(int(text) for text in numbers if text.isdecimal())]
 
 
 def brokers_in(root: DataFolder) -> list[tuple[DataFolder, RunningBroker | None]]:
-    """The broker of a data folder, or those of --processes, each with its own folder."""
-    return [(each, each.running()) for each in process_folders(root) or [root]]
+    """Return the broker of a data folder, or those of --processes, each with its own folder."""
+    return [(folder, folder.running()) for folder in process_folders(root) or [root]]
 
 
 def _lock(fd: int) -> bool:
-    """Takes an exclusive lock.
+    """Take an exclusive lock.
 
     `is_locked` takes a shared lock for an instant, and an owner an exclusive one: as long as a shared lock can be taken
     there is no owner, so the attempt is repeated.
@@ -324,7 +326,7 @@ LOOPBACK = "127.0.0.1"
 
 
 async def store_user(connect: str, configs: ConfigView, user: str, config: Mapping[str, str]) -> None:
-    """Merges the properties into the configuration of the user in ZooKeeper.  Raises ZooKeeperError."""
+    """Merge the properties into the configuration of the user in ZooKeeper.  Raises ZooKeeperError."""
     security = await in_thread(partial(zookeeper_security, configs.static))
     session = ZooKeeperSession(connect, security=security)
     await session.start(configs.current.zookeeper_connection_timeout)
@@ -382,7 +384,7 @@ class BrokerHost:
         return self._broker.failed
 
     def take(self) -> None:
-        """Takes the ports, then the data folder.  Raises KctlError; the caller then calls `stop`.
+        """Take the ports, then the data folder.  Raises KctlError; the caller then calls `stop`.
 
         The ports first, since the most common reason for a failed start is another broker on them: its folder, and one
         that does not exist, stay as they are.
@@ -393,7 +395,7 @@ class BrokerHost:
         self.folder.acquire()
 
     async def start(self) -> RunningBroker:
-        """Starts, after `take`; when it returns, the broker serves.
+        """Start, after `take`; when it returns, the broker serves.
 
         Raises KctlError on failure; the caller then calls `stop`.
         """
@@ -413,7 +415,10 @@ class BrokerHost:
             version=__version__,
             metrics_url=self._broker.metrics_url,
             log_dirs=self._broker.configs.current.log_directories,
-            listeners={each.listener: address_text(each.host, each.port) for each in self._broker.advertised},
+            listeners={
+                advertised.listener: address_text(advertised.host, advertised.port)
+                for advertised in self._broker.advertised
+            },
             stop_with=self._stop_with,
             problem=self._broker.leadership_problem,
         )
@@ -421,7 +426,7 @@ class BrokerHost:
         return running
 
     async def stop(self) -> None:
-        """Stops in the reverse order."""
+        """Stop in the reverse order."""
         self._running = None
         await self._broker.stop()
         if self._embedded is not None:
@@ -434,7 +439,7 @@ class BrokerHost:
         return self._embedded.connect
 
     def _leadership_changed(self, problem: str) -> None:
-        """Writes the reason for `kctl broker status`."""
+        """Write the reason for `kctl broker status`."""
         if self._running is None:
             return
         try:

@@ -61,7 +61,7 @@ class PortProblem(NamedTuple):
 
 
 def port_problems(config: BrokerConfig, *, with_listeners: bool = True) -> Iterator[PortProblem]:
-    """The ports of a broker that cannot be bound, also because two of them are the same."""
+    """Yield the ports of a broker that cannot be bound, also because two of them are the same."""
     endpoints = listener_endpoints(config) if with_listeners else ()
     addresses: list[tuple[str, int, Callable[[str, int, OSError], str]]]
     addresses = [(endpoint.host, endpoint.port, bind_problem) for endpoint in endpoints]
@@ -113,7 +113,7 @@ class Finding(NamedTuple):
 
 
 async def findings(options: StartOptions, *, connects: bool) -> AsyncIterator[Finding]:
-    """All problems of a broker with these options.  `connects`: also connect to ZooKeeper.
+    """Yield all problems of a broker with these options.  `connects`: also connect to ZooKeeper.
 
     Changes nothing; ports and locks are taken for an instant.
     """
@@ -162,7 +162,7 @@ def _of(error: ConfigError) -> Finding:
 
 
 def _reason(error: ConfigError) -> str:
-    """The value, if there is one, and what is wrong with it."""
+    """Return the value, if there is one, and what is wrong with it."""
     return str(error).removeprefix(f"{error.name}=").removeprefix(": ")
 
 
@@ -204,7 +204,7 @@ async def _certificates(view: ConfigView, endpoint: Endpoint) -> list[Finding]:
         await certificates.load([endpoint])
     except ConfigError as error:
         given = listener_properties(view.static, endpoint.listener)
-        stores = [_of(each) for each in await in_thread(partial(store_problems, given))]
+        stores = [_of(problem) for problem in await in_thread(partial(store_problems, given))]
         if any(name.startswith("ssl.keystore.") for name in given):
             return list(dict.fromkeys([_of(error), *stores]))
         message = f"listener {endpoint.listener}: {error.reason}{_DYNAMIC}"
@@ -215,14 +215,16 @@ async def _certificates(view: ConfigView, endpoint: Endpoint) -> list[Finding]:
 
 
 def _stores(view: ConfigView) -> list[Finding]:
-    """The problems of all key stores and trust stores, for listeners that cannot be told from the properties."""
+    """Return the problems of all key stores and trust stores, for listeners that cannot be told from the properties."""
     listeners = dict.fromkeys(["", *(found[1] for name in view.static if (found := _TLS_OF_LISTENER.match(name)))])
-    problems = [problem for each in listeners for problem in store_problems(listener_properties(view.static, each))]
+    problems = [
+        problem for listener in listeners for problem in store_problems(listener_properties(view.static, listener))
+    ]
     return list(dict.fromkeys(map(_of, problems)))
 
 
 async def _mechanisms(view: ConfigView, endpoint: Endpoint) -> AsyncIterator[Finding]:
-    """Each mechanism separately, because building a listener reports the first problem only."""
+    """Yield each mechanism separately, because building a listener reports the first problem only."""
     name = f"listener.name.{endpoint.listener.lower()}.sasl.enabled.mechanisms"
     only = {"listeners": f"{endpoint.listener}://127.0.0.1:0"}
     try:
@@ -270,7 +272,7 @@ def _log_directories(config: BrokerConfig, *, is_running: bool) -> Iterator[Find
         if resolved in seen:
             yield _error("log.dirs", f"{text} is the same directory as {seen[resolved]}; keep one of them")
             continue
-        outer = next((seen[each] for each in resolved.parents if each in seen), None)
+        outer = next((seen[parent] for parent in resolved.parents if parent in seen), None)
         if outer is not None:
             yield _error("log.dirs", f"{text} is inside of {outer}, whose folders are those of partitions; move it")
         seen[resolved] = text
@@ -306,8 +308,8 @@ def _identities(config: BrokerConfig, found: Mapping[Path, MetaProperties]) -> I
 
 
 def _unwritable(path: Path) -> str | None:
-    """Why this user cannot create or write the directory."""
-    existing = next(each for each in (path, *path.parents) if os.path.lexists(each))
+    """Return why this user cannot create or write the directory."""
+    existing = next(candidate for candidate in (path, *path.parents) if os.path.lexists(candidate))
     where = "" if existing == path else f"cannot be created: {existing} "
     if not existing.is_dir():
         return f"{where}is not a directory"
@@ -317,7 +319,7 @@ def _unwritable(path: Path) -> str | None:
 
 
 def _is_locked(path: Path) -> bool:
-    """Takes a shared lock for an instant."""
+    """Take a shared lock for an instant."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
@@ -391,7 +393,9 @@ def _other_clusters(config: BrokerConfig, cluster: str) -> Iterator[Finding]:
 async def _registration(
     session: ZooKeeperSession, config: BrokerConfig, folder: DataFolder, *, is_running: bool
 ) -> Iterable[Finding]:
-    """A start replaces the registration of an earlier process of this folder, and waits for the end of any other."""
+    """Find another registration: a start replaces that of an earlier process of this folder, and waits for the end of
+    any other.
+    """
     if config.broker_id < 0 or is_running:
         return []
     path = paths.broker(config.broker_id)

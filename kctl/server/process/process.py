@@ -51,12 +51,12 @@ DETACHED = "KCTL_BROKER_DETACHED"
 
 
 def is_detached() -> bool:
-    """Whether this process has been started by `start_detached` and does not serve yet."""
+    """Return whether this process has been started by `start_detached` and does not serve yet."""
     return DETACHED in os.environ
 
 
 def log_stream_of_start(stream: TextIO | None) -> TextIO | None:
-    """The stream for log lines until `BackgroundOutput.begin`; None discards them."""
+    """Return the stream for log lines until `BackgroundOutput.begin`; None discards them."""
     return io.StringIO() if stream is not None and is_detached() else stream
 
 
@@ -71,7 +71,7 @@ class BackgroundOutput:
         self._pipe_fd: int | None = None
 
     def begin(self, folder: DataFolder) -> None:
-        """Writes all output to the file of the folder, the log lines until now first.  Raises OSError."""
+        """Write all output to the file of the folder, the log lines until now first.  Raises OSError."""
         if not self._is_detached:
             return
         sys.stderr.flush()
@@ -83,7 +83,7 @@ class BackgroundOutput:
         continue_logging(sys.stderr)
 
     def served(self) -> None:
-        """Closes the pipe: the command that waits returns."""
+        """Close the pipe: the command that waits returns."""
         os.environ.pop(DETACHED, None)
         if self._pipe_fd is not None:
             os.close(self._pipe_fd)
@@ -93,7 +93,7 @@ class BackgroundOutput:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        """Writes the reason of a failed start to the file; the caller, who reports it, writes to the pipe again."""
+        """Write the reason of a failed start to the file; the caller, who reports it, writes to the pipe again."""
         if self._pipe_fd is None:
             return
         if isinstance(error, KctlError):
@@ -149,7 +149,7 @@ class StartOptions:
         return DEFAULT_PORT if self.port is None else self.port
 
     def properties(self) -> dict[str, str]:
-        """All properties: the file's, the overrides, and defaults for a single broker."""
+        """Return all properties: the file's, the overrides, and defaults for a single broker."""
         given = self.given
         base: dict[str, str] = {}
         if not given.get("zookeeper.connect", "").strip():
@@ -163,7 +163,7 @@ class StartOptions:
         return {**base, **given}
 
     def examine(self) -> Examined:
-        """The configuration of these properties; only properties that the user set are worth a warning."""
+        """Return the configuration of these properties; only properties that the user set are worth a warning."""
         examined = examine(self.properties())
         own = SINGLE_BROKER_PROPERTIES.keys() - self.given.keys()
         warnings = tuple(warning for warning in examined.warnings if warning.partition(":")[0] not in own)
@@ -181,17 +181,18 @@ class Host(Protocol):
         ...
 
     def take(self) -> None:
-        """Takes the ports and the data folder, before anything is written.  Raises KctlError; `stop` is called then
-        too.
+        """Take the ports and the data folder, before anything is written.
+
+        Raises KctlError; `stop` is called then too.
         """
         ...
 
     async def start(self) -> RunningBroker:
-        """Starts what `take` has taken; returns when it serves.  Raises KctlError; `stop` is called then too."""
+        """Start what `take` has taken; return when it serves.  Raises KctlError; `stop` is called then too."""
         ...
 
     async def stop(self) -> None:
-        """Stops, also what has been started in part."""
+        """Stop, also what has been started in part."""
         ...
 
 
@@ -203,7 +204,7 @@ def run(
     log_stream: TextIO | None,
     service: ServiceManager | None = None,
 ) -> None:
-    """Runs a broker until SIGINT or SIGTERM.  Raises KctlError if it cannot start; then nothing is left running.
+    """Run a broker until SIGINT or SIGTERM.  Raises KctlError if it cannot start; then nothing is left running.
 
     `service` is notified; by default it is the service manager that has started this process.
     """
@@ -226,17 +227,17 @@ def set_up(
     on_warning: Callable[[str], None] | None,
     log_stream: TextIO | None,
 ) -> None:
-    """Prepares this process for brokers with these options: log, limits, warnings about properties.
+    """Prepare this process for brokers with these options: log, limits, warnings about properties.
 
     Raises BrokerConfigError with all problems of the properties.  With a JSON log, warnings are log lines.
     """
     refuse_client_section(os.environ)
     set_up_logging(log_stream_of_start(log_stream), options.log_format, options.process)
     examined = [broker.examine() for broker in brokers]
-    problems = dict.fromkeys(problem for each in examined for problem in each.problems)
+    problems = dict.fromkeys(problem for examination in examined for problem in examination.problems)
     if problems:
         raise BrokerConfigError(tuple(problems))
-    for warning in dict.fromkeys(warning for each in examined for warning in each.warnings):
+    for warning in dict.fromkeys(warning for examination in examined for warning in examination.warnings):
         if on_warning is None:
             continue
         if options.log_format is LogFormat.JSON and not is_detached():
@@ -258,7 +259,7 @@ def run_host(
     service: ServiceManager | None = None,
     stop_with: int | None = None,
 ) -> None:
-    """Runs a host, made in the event loop, until SIGINT, SIGTERM or the end of the process `stop_with`.
+    """Run a host, made in the event loop, until SIGINT, SIGTERM or the end of the process `stop_with`.
 
     Raises KctlError; then nothing is left running.
     """
@@ -330,7 +331,7 @@ async def _serve(
 
 
 async def stop_at_end_of(pid: int, stop: Callable[[], None]) -> None:
-    """Calls `stop` when the process has ended, also if it was killed; at once if there is none."""
+    """Call `stop` when the process has ended, also if it was killed; at once if there is none."""
     with suppress(ProcessLookupError):
         end = end_of_process(pid)
         if end is None:
@@ -356,7 +357,7 @@ def _numbers(loop: asyncio.AbstractEventLoop) -> dict[str, str]:
 def start_detached(
     options: StartOptions, *, words: Sequence[str] = (), on_warning: Callable[[str], None]
 ) -> RunningBroker:
-    """Starts a broker in a process of its own and waits until it serves.  Raises KctlError with its error output.
+    """Start a broker in a process of its own and wait until it serves.  Raises KctlError with its error output.
 
     `words` are further options of the command.
 

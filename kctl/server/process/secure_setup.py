@@ -70,7 +70,7 @@ class SecureSetup:
         return self.folder / "client-pkcs12.properties"
 
     def broker_properties(self, port: int) -> dict[str, str]:
-        """Properties of a broker with one listener, on loopback."""
+        """Return the properties of a broker with one listener, on loopback."""
         name = MECHANISM.config_key
         return {
             "listeners": f"SASL_SSL://127.0.0.1:{port}",
@@ -87,13 +87,13 @@ class SecureSetup:
         }
 
     def user(self) -> tuple[str, dict[str, str]]:
-        """The user and its configuration in ZooKeeper, with a new salt."""
+        """Return the user and its configuration in ZooKeeper, with a new salt."""
         salt = secrets.token_bytes(_SALT_BYTES)
         credential = credential_of_password(MECHANISM, self._password, salt=salt, iterations=ITERATIONS)
         return USER, {MECHANISM.config_key: credential_text(credential)}
 
     def write_client_files(self, address: str) -> None:
-        """Writes the client properties for the broker at HOST:PORT."""
+        """Write the client properties for the broker at HOST:PORT."""
         common = {
             "bootstrap.servers": address,
             "security.protocol": "SASL_SSL",
@@ -119,7 +119,7 @@ class SecureSetup:
 
 
 def prepare(folder: Path, hosts: Sequence[str] = ()) -> SecureSetup:
-    """The setup in the folder, made if it is not there; the certificate is for HOSTS and `hosts`.
+    """Return the setup in the folder, made if it is not there; the certificate is for HOSTS and `hosts`.
 
     Raises UsageError for an invalid host name and KctlError if the folder cannot be used.
     """
@@ -188,7 +188,7 @@ def _authority(key: ec.EllipticCurvePrivateKey) -> x509.Certificate:
 
 
 def _broker_pem(issuer_key: ec.EllipticCurvePrivateKey, issuer: x509.Certificate, names: Sequence[str]) -> bytes:
-    """Key, certificate and issuer."""
+    """Return the key, certificate and issuer."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "broker")])
     both = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
@@ -242,7 +242,7 @@ def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Replaces the file; it has mode 0600 from the beginning."""
+    """Replace the file; it has mode 0600 from the beginning."""
     descriptor, scratch = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
     try:
         with os.fdopen(descriptor, "wb") as file:

@@ -40,7 +40,7 @@ class ServiceSettings(NamedTuple):
 
     @classmethod
     def take(cls, environment: MutableMapping[str, str], pid: int) -> Self:
-        """Removes the settings from the environment, so that programs started by this one do not use them.
+        """Remove the settings from the environment, so that programs started by this one do not use them.
 
         Malformed values, and a watchdog of another process, are ignored, as by sd_watchdog_enabled(3).
         """
@@ -69,11 +69,11 @@ class ServiceManager:
 
     @classmethod
     def of_process(cls) -> Self:
-        """The service manager that started this process."""
+        """Return the service manager that started this process."""
         return cls(ServiceSettings.take(os.environ, os.getpid()))
 
     async def ready(self, status: str) -> None:
-        """The broker serves; starts the watchdog."""
+        """Report that the broker serves, and start the watchdog."""
         await self._notify(f"READY=1\nSTATUS={status}")
         interval_ms = self._settings.watchdog_ms
         if self._socket is not None and interval_ms is not None:
@@ -82,11 +82,11 @@ class ServiceManager:
             )
 
     async def stopping(self) -> None:
-        """The broker stops.  The watchdog continues until `close`."""
+        """Report that the broker stops.  The watchdog continues until `close`."""
         await self._notify("STOPPING=1\nSTATUS=stopping")
 
     async def close(self) -> None:
-        """Ends the watchdog."""
+        """End the watchdog."""
         if self._watchdog is not None:
             self._watchdog.cancel()
             await asyncio.gather(self._watchdog, return_exceptions=True)
@@ -94,7 +94,7 @@ class ServiceManager:
             self._socket.close()
 
     async def _notify(self, message: str) -> None:
-        """Waits while the queue of the service manager is full, but not for long; a failure is logged."""
+        """Wait while the queue of the service manager is full, but not for long; a failure is logged."""
         if self._socket is None:
             return
         try:

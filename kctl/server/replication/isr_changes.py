@@ -84,11 +84,11 @@ class StateStore(Protocol):
     """Conditional writes of partition states."""
 
     def start(self) -> None:
-        """Starts background work when the broker starts serving."""
+        """Start background work when the broker starts serving."""
         ...
 
     async def put(self, topic_partition: TopicPartition, new_state: LeaderAndIsr) -> LeaderAndIsr | None:
-        """Writes the state; returns it as written, or None if another writer changed it in the meantime.
+        """Write the state; return it as written, or None if another writer changed it in the meantime.
 
         Raises ConnectionLossError, SessionLostError, ConnectionLost, ApiError or MalformedRequest when it is not known
         whether it was written, and ZooKeeperError when it was not.
@@ -96,7 +96,7 @@ class StateStore(Protocol):
         ...
 
     async def close(self) -> None:
-        """Stops writing."""
+        """Stop writing."""
         ...
 
 
@@ -112,12 +112,12 @@ class ZooKeeperStates:
         self._last_announced_ms = clock.monotonic_ms()
 
     def start(self) -> None:
-        """Starts the periodic notification."""
+        """Start the periodic notification."""
         announcing = run_every(ANNOUNCE_EVERY_MS, self.announce)
         self._task = asyncio.get_running_loop().create_task(announcing, name="isr-announce")
 
     async def put(self, topic_partition: TopicPartition, new_state: LeaderAndIsr) -> LeaderAndIsr | None:
-        """Writes the state and queues a notification."""
+        """Write the state and queue a notification."""
         written = await self._put(topic_partition, new_state)
         if written is not None:
             self._unannounced[topic_partition] = None
@@ -125,7 +125,7 @@ class ZooKeeperStates:
         return written
 
     async def announce(self) -> None:
-        """Notifies the controller of changes after a quiet period, or after the longest wait."""
+        """Notify the controller of changes after a quiet period, or after the longest wait."""
         now_ms = self._clock.monotonic_ms()
         has_settled = now_ms - self._last_change_ms >= _ANNOUNCE_QUIET_MS
         is_late = now_ms - self._last_announced_ms >= _ANNOUNCE_LATEST_MS
@@ -145,7 +145,7 @@ class ZooKeeperStates:
             )
 
     async def close(self) -> None:
-        """Stops the periodic notification."""
+        """Stop the periodic notification."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -197,10 +197,10 @@ class ControllerStates:
         self._connection: Connection | None = None
 
     def start(self) -> None:
-        """Does nothing: the first `put` connects."""
+        """Do nothing: the first `put` connects."""
 
     async def put(self, topic_partition: TopicPartition, new_state: LeaderAndIsr) -> LeaderAndIsr | None:
-        """Queues the state for the next AlterIsr request."""
+        """Queue the state for the next AlterIsr request."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Outcome] = loop.create_future()
         displaced = self._waiting.get(topic_partition)
@@ -219,7 +219,7 @@ class ControllerStates:
         raise ApiError(outcome)
 
     async def close(self) -> None:
-        """Stops sending and closes the connection."""
+        """Stop sending and close the connection."""
         if self._sending is not None:
             self._sending.cancel()
             await asyncio.gather(self._sending, return_exceptions=True)
@@ -256,13 +256,16 @@ class ControllerStates:
         if response.error_code != ErrorCode.NONE:
             raise ApiError(ErrorCode.of(response.error_code))
         return {
-            TopicPartition(topic.topic_name, each.partition_index): LeaderAndIsr(
-                each.leader_id, each.leader_epoch, tuple(each.isr), partition_epoch=each.partition_epoch
+            TopicPartition(topic.topic_name, partition.partition_index): LeaderAndIsr(
+                partition.leader_id,
+                partition.leader_epoch,
+                tuple(partition.isr),
+                partition_epoch=partition.partition_epoch,
             )
-            if each.error_code == ErrorCode.NONE
-            else ErrorCode.of(each.error_code)
+            if partition.error_code == ErrorCode.NONE
+            else ErrorCode.of(partition.error_code)
             for topic in response.topics
-            for each in topic.partitions
+            for partition in topic.partitions
         }
 
     async def _drop_connection(self) -> None:
@@ -304,13 +307,13 @@ class IsrChanges:
         self._under_way: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
-        """Starts the periodic check for lagging followers."""
+        """Start the periodic check for lagging followers."""
         loop = asyncio.get_running_loop()
         self._tasks = [loop.create_task(run_every(self._lag_time_max_ms // 2, self.shrink), name="isr-shrink")]
         self._store.start()
 
     async def shrink(self) -> None:
-        """Removes lagging followers from the ISR of every partition that this broker leads."""
+        """Remove lagging followers from the ISR of every partition that this broker leads."""
         async for partitions in sliced_batches(list(self._replicas.partitions.values())):
             now_ms = self._clock.monotonic_ms()
             for partition in partitions:
@@ -319,12 +322,12 @@ class IsrChanges:
                     self._change(partition, tuple(r for r in partition.isr if r not in lagging))
 
     def may_expand(self, partition: Partition, replica_id: int) -> None:
-        """Adds the follower to the ISR if it has caught up."""
+        """Add the follower to the ISR if it has caught up."""
         if partition.pending_isr is None and partition.may_join(replica_id):
             self._change(partition, (*partition.isr, replica_id))
 
     async def close(self) -> None:
-        """Stops making changes."""
+        """Stop making changes."""
         tasks = [*self._tasks, *self._under_way]
         for task in tasks:
             task.cancel()
@@ -368,7 +371,7 @@ class IsrChanges:
         self._replicas.partition_moved(partition.topic_partition)
 
     async def _put_until_known(self, partition: Partition, new_state: LeaderAndIsr) -> LeaderAndIsr | None:
-        """Retries until the result of the write is known; None when another writer changed the state.
+        """Retry until the result of the write is known; None when another writer changed the state.
 
         Until then the write may have been applied, and a controller may elect a leader from it, so the pending ISR must
         count.  The same holds if another writer changed the state since; in that case a LeaderAndIsr will follow.
@@ -390,5 +393,5 @@ class IsrChanges:
 
 
 def _has_newer_state(partition: Partition, leader_epoch: int) -> bool:
-    """True if the controller has made a new decision, with which the pending ISR was dropped."""
+    """Return whether the controller has made a new decision, with which the pending ISR was dropped."""
     return partition.leader_epoch != leader_epoch or not partition.is_leader

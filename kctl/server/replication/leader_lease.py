@@ -72,7 +72,7 @@ class LeaderLease:
         return self._until_ms != _ENDED_MS
 
     def is_of(self, session_id: int) -> bool:
-        """Whether the broker is registered in this session."""
+        """Return whether the broker is registered in this session."""
         return self.is_registered and self._session_id == session_id
 
     @property
@@ -86,24 +86,26 @@ class LeaderLease:
         return "" if self.is_held else self._reason
 
     def covers(self, broker_epoch: int) -> bool:
-        """Whether it may act in a role that the controller sent to the registration with this epoch."""
+        """Return whether it may act in a role that the controller sent to the registration with this epoch."""
         return broker_epoch == self.broker_epoch and (
             self._now_ms() < self._until_ms or self._is_session_open(self._session_id)
         )
 
     def begin(self, broker_epoch: int, session_id: int, *, asked_ms: int, timeout_ms: int) -> None:
-        """The broker has registered in this session; `asked_ms` is the time before the request."""
+        """Begin the lease of a broker that has registered in this session; `asked_ms` is the time before the
+        request.
+        """
         self.broker_epoch, self._session_id = broker_epoch, session_id
         self._until_ms = _ENDED_MS
         self.extend(asked_ms=asked_ms, timeout_ms=timeout_ms)
 
     def extend(self, *, asked_ms: int, timeout_ms: int) -> None:
-        """The registration has been verified, which was asked for at that time."""
+        """Extend the lease: a verification of the registration, asked for at that time, has succeeded."""
         self._until_ms = max(self._until_ms, asked_ms + int(timeout_ms * _PART_OF_TIMEOUT))
         self._reason = _NO_RESPONSE
 
     def end(self, reason: str) -> None:
-        """The registration exists no longer."""
+        """End the lease: the registration exists no longer."""
         self._until_ms, self._session_id, self._reason = _ENDED_MS, 0, reason
 
 
@@ -111,14 +113,14 @@ class UnlimitedLease(LeaderLease):
     """A lease that is always held, for replicas without a ZooKeeper."""
 
     def __init__(self) -> None:
-        """Reads no clock."""
+        """Begin without a registration; no clock is read."""
         self.broker_epoch = NOT_REGISTERED
         self._now_ms = lambda: 0
         self._is_session_open = _never
         self._session_id, self._until_ms, self._reason = 0, -_ENDED_MS, ""
 
     def covers(self, broker_epoch: int) -> bool:
-        """True."""
+        """Return True for every epoch."""
         return True
 
 
@@ -153,13 +155,13 @@ class LeaseKeeper:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Starts after the registration."""
+        """Start after the registration."""
         self._task = asyncio.get_running_loop().create_task(self._run(), name="leader-lease")
         self._is_due.set()
         self.check()
 
     async def close(self) -> None:
-        """Stops verifying; the lease lapses."""
+        """Stop verifying; the lease lapses."""
         if self._check is not None:
             self._check.cancel()
             self._check = None
@@ -168,13 +170,13 @@ class LeaseKeeper:
             await asyncio.gather(self._task, return_exceptions=True)
 
     def on_watch(self, event: WatchEvent) -> None:
-        """The registration was changed or deleted: verifies it at once."""
+        """Verify the registration at once when it was changed or deleted."""
         if event.path == self._path:
             self._watched_session_id = 0
             self._is_due.set()
 
     def check(self) -> None:
-        """Notices that the lease has lapsed, ended, or is held again."""
+        """Notice that the lease has lapsed, ended, or is held again."""
         if self._check is not None:
             self._check.cancel()
         is_held, problem = self._lease.is_held, self._lease.problem

@@ -75,7 +75,7 @@ class FollowerState:
         self.session = session
 
     def end_rest(self) -> None:
-        """Records the last fetch of the session: from now on each fetch is recorded."""
+        """Record the last fetch of the session: from now on each fetch is recorded."""
         if self.session is not None:
             self.caught_up_ms = self.last_caught_up_ms
             self.last_fetch_ms = self.session.followed_ms
@@ -147,14 +147,14 @@ class Partition:
         log.watchers = self.watchers
 
     def replace_log(self, log: Log) -> None:
-        """The replica is in another log directory from now on."""
+        """Replace the log by the one in another log directory."""
         self.log.watchers = Watchers()
         self.log = log
         log.watchers = self.watchers
         self.notify()
 
     def notify(self) -> None:
-        """Notifies the watchers of a change."""
+        """Notify the watchers of a change."""
         self.watchers.moved()
 
     @property
@@ -178,7 +178,7 @@ class Partition:
         return self.log.last_stable_offset(self.high_watermark)
 
     def apply(self, state: PartitionState, now_ms: int) -> None:
-        """Sets the role that the controller decided.
+        """Set the role that the controller decided.
 
         The caller has checked the controller epoch.  Raises ApiError(STALE_CONTROLLER_EPOCH) for a leader epoch that is
         not newer than the present one.
@@ -207,33 +207,35 @@ class Partition:
             self.advance_high_watermark(now_ms)
 
     def confirm(self, state: PartitionState, broker_epoch: int) -> None:
-        """The controller has sent the role to this registration of the broker, be it a new role or the present one."""
+        """Note that the controller has sent the role to this registration of the broker, be it new or the present
+        one.
+        """
         if state.leader_epoch >= self.leader_epoch and (
             state.leader_epoch > self.leader_epoch or state.leader == self.leader
         ):
             self.role_broker_epoch = broker_epoch
 
     def resign(self) -> None:
-        """The controller stopped this replica; it has no role until the next LeaderAndIsr."""
+        """Give up the role of a replica that the controller stopped; it has none until the next LeaderAndIsr."""
         self.notify()
         self.leader = NO_LEADER
         self.followers = {}
 
     def check_leader(self, epoch: int = ANY_EPOCH) -> None:
-        """Raises the ApiError for a client if this broker may not act as the leader in that epoch.  KIP-320."""
+        """Raise the ApiError for a client if this broker may not act as the leader in that epoch.  KIP-320."""
         if epoch != ANY_EPOCH:
             self.check_epoch(epoch)
         if self.leader != self.broker_id or not self.lease.covers(self.role_broker_epoch):
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def check_epoch(self, epoch: int) -> None:
-        """Raises FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH if `epoch` is given and not the current one."""
+        """Raise FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH if `epoch` is given and not the current one."""
         if epoch == ANY_EPOCH or epoch == self.leader_epoch:  # noqa: PLR1714 - a set is made on each call
             return
         raise ApiError(ErrorCode.FENCED_LEADER_EPOCH if epoch < self.leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH)
 
     def advance_high_watermark(self, now_ms: int) -> bool:
-        """Advances the high watermark to the smallest end of the counted replicas; returns True if it changed.
+        """Advance the high watermark to the smallest end of the counted replicas; return True if it changed.
 
         Counted are in-sync replicas, replicas about to be in sync, and followers that were caught up lately: otherwise
         they could never reach a high watermark that advances ahead of them.
@@ -252,7 +254,7 @@ class Partition:
         return True
 
     def follow_high_watermark(self, leader_high_watermark: int) -> bool:
-        """Sets a follower's high watermark to the leader's, limited by its own log end; returns True if it changed."""
+        """Set a follower's high watermark to the leader's, limited by its own log end; return True if it changed."""
         high_watermark = min(max(leader_high_watermark, self.log.log_start_offset), self.log.log_end_offset)
         if high_watermark == self.high_watermark:
             return False
@@ -272,7 +274,7 @@ class Partition:
         }
 
     def may_join(self, replica_id: int) -> bool:
-        """True if an out-of-sync follower has all committed records, and those of this leader's epoch start."""
+        """Return whether an out-of-sync follower has all committed records, and those of this leader's epoch start."""
         follower = self.followers.get(replica_id)
         return (
             follower is not None
@@ -282,7 +284,7 @@ class Partition:
         )
 
     def record_fetch(self, replica_id: int, offset: int, log_start_offset: int, now_ms: int) -> bool:
-        """A follower fetches at `offset`, so it has all records before it.
+        """Record that a follower fetches at `offset`, so it has all records before it.
 
         Returns True if the high watermark or the follower's log start offset changed, so that requests may complete.
         Raises ApiError(UNKNOWN_LEADER_EPOCH) for a replica that is not assigned.
@@ -304,7 +306,7 @@ class Partition:
         return self.advance_high_watermark(now_ms) or has_moved_start
 
     def low_watermark(self, live_brokers: Sequence[int]) -> int:
-        """The smallest log start offset of the live replicas; DeleteRecords waits for it."""
+        """Return the smallest log start offset of the live replicas; DeleteRecords waits for it."""
         starts = [self.log.log_start_offset]
         starts += [f.log_start_offset for replica, f in self.followers.items() if replica in live_brokers]
         return min(starts)

@@ -34,7 +34,7 @@ class UncommittedAppend:
         self.partition_result = partition_result
 
     def is_settled(self) -> bool:
-        """True if the result is known; it is then in the response."""
+        """Return whether the result is known; it is then in the response."""
         partition = self.partition
         if not partition.may_lead:
             self.fail(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -67,7 +67,7 @@ class DelayedProduce:
             self._unsettled.setdefault(waiting.partition.topic_partition, []).append(waiting)
 
     def try_complete(self, changed: Collection[TopicPartition]) -> bool:
-        """Completes if all partitions are complete."""
+        """Complete if all partitions are complete."""
         for topic_partition in changed:
             unsettled = [append for append in self._unsettled.pop(topic_partition, ()) if not append.is_settled()]
             if unsettled:
@@ -78,7 +78,7 @@ class DelayedProduce:
         return True
 
     def on_timeout(self) -> None:
-        """Completes; partitions that are not complete get REQUEST_TIMED_OUT."""
+        """Complete; partitions that are not complete get REQUEST_TIMED_OUT."""
         for unsettled in self._unsettled.values():
             for waiting in unsettled:
                 waiting.fail(ErrorCode.REQUEST_TIMED_OUT)
@@ -112,12 +112,12 @@ class AppendFlushes:
         self._running: dict[Log, asyncio.Task[None]] = {}
 
     def request(self, log: Log) -> None:
-        """Flushes the log soon, if appends wait for it and no flush of it is running."""
+        """Flush the log soon, if appends wait for it and no flush of it is running."""
         if log.awaits_flush and log not in self._running:
             self._running[log] = asyncio.get_running_loop().create_task(self._flush(log), name="flush")
 
     async def settle(self, logs: Iterable[Log]) -> None:
-        """Returns when no append to these logs waits for a flush, or their log directory has failed."""
+        """Return when no append to these logs waits for a flush, or their log directory has failed."""
         waiting = [log for log in logs if log.awaits_flush]
         for log in waiting:
             self.request(log)
@@ -127,7 +127,7 @@ class AppendFlushes:
                 await asyncio.wait([task])
 
     async def close(self) -> None:
-        """Waits for running flushes."""
+        """Wait for running flushes."""
         await asyncio.gather(*self._running.values(), return_exceptions=True)
 
     async def _flush(self, log: Log) -> None:

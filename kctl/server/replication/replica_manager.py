@@ -86,7 +86,10 @@ class ReplicaManager:
         self.flushes = AppendFlushes(clock, on_settled=self._settled, on_failure=self.log_dir_failed)
 
     def partition(self, topic: str, index: int) -> Partition:
-        """The partition.  Raises ApiError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR."""
+        """Return the partition.
+
+        Raises ApiError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
+        """
         # A tuple finds what its TopicPartition does, which would be a call more for each partition of each request.
         partition: Partition | None = self.partitions.get((topic, index))  # type: ignore[call-overload]
         if partition is not None:
@@ -107,7 +110,7 @@ class ReplicaManager:
         from_client: bool = True,
         allowance: Allowance | None = None,
     ) -> AppendResult:
-        """Appends as leader and moves the high watermark.  Raises ApiError, AllowanceExceeded as Log does."""
+        """Append as leader and move the high watermark.  Raises ApiError, AllowanceExceeded as Log does."""
         partition.check_leader()
         if required_acks == -1 and len(partition.isr) < self.min_insync_replicas(partition.topic_partition.topic):
             raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS)
@@ -135,7 +138,7 @@ class ReplicaManager:
         return result
 
     def partition_moved(self, topic_partition: TopicPartition) -> None:
-        """The log end or the high watermark of the partition moved: checks the requests that wait for it."""
+        """Check the requests that wait for the partition, whose log end or high watermark moved."""
         self.partitions_moved((topic_partition,))
 
     def partitions_moved(self, topic_partitions: Collection[TopicPartition]) -> None:
@@ -149,7 +152,7 @@ class ReplicaManager:
             self._moved.update(dict.fromkeys(topic_partitions))
 
     def _check_fetches(self) -> None:
-        """Checks the fetches that wait, after all appends of this iteration of the event loop: one response has the
+        """Check the fetches that wait, after all appends of this iteration of the event loop: one response has the
         records of several requests.
         """
         self._is_check_due = False
@@ -159,7 +162,7 @@ class ReplicaManager:
         self._fetch_purgatory.check(*keys)
 
     async def create_logs(self, request: LeaderAndIsrRequest) -> None:
-        """Creates the logs of replicas that are new to this broker, in a thread.
+        """Create the logs of replicas that are new to this broker, in a thread.
 
         Call `become_leader_or_follower` with the same request next, and `discard_created_logs` in any case.
         """
@@ -169,13 +172,13 @@ class ReplicaManager:
             self.logs.creation.take(plan)
 
     def discard_created_logs(self) -> None:
-        """Closes the created logs whose partition got no role."""
+        """Close the created logs whose partition got no role."""
         self.logs.creation.discard()
 
     def become_leader_or_follower(
         self, request: LeaderAndIsrRequest
     ) -> tuple[dict[TopicPartition, ErrorCode], list[Partition]]:
-        """Applies the controller's decisions; returns the error per partition, and the partitions with a new role.
+        """Apply the controller's decisions; return the error per partition, and the partitions with a new role.
 
         Raises ApiError(STALE_CONTROLLER_EPOCH) if a newer controller has sent a request.
         """
@@ -200,7 +203,7 @@ class ReplicaManager:
         return outcome, changed
 
     def stop_replicas(self, request: StopReplicaRequest) -> tuple[dict[TopicPartition, ErrorCode], list[Partition]]:
-        """Stops replicas and, if requested, deletes their logs; returns errors and the stopped partitions.
+        """Stop replicas and, if requested, delete their logs; return errors and the stopped partitions.
 
         Call `write_deletions` afterwards.  Raises ApiError(STALE_CONTROLLER_EPOCH).
         """
@@ -233,7 +236,7 @@ class ReplicaManager:
         return outcome, stopped
 
     async def write_deletions(self) -> None:
-        """Removes logs that were deleted since the last call from the checkpoints, so that a new topic starts empty.
+        """Remove logs that were deleted since the last call from the checkpoints, so that a new topic starts empty.
 
         In a thread, and once for many deletions: each checkpoint contains all logs.
         """
@@ -246,16 +249,16 @@ class ReplicaManager:
                 self.logs.take_failures(plan)
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
-        """The high watermarks of all partitions, for the checkpoint."""
+        """Return the high watermarks of all partitions, for the checkpoint."""
         return {topic_partition: partition.high_watermark for topic_partition, partition in self.partitions.items()}
 
     def checkpointed_high_watermark(self, topic_partition: TopicPartition) -> int | None:
-        """The high watermark for the checkpoint; None without a replica here."""
+        """Return the high watermark for the checkpoint; None without a replica here."""
         partition = self.partitions.get(topic_partition)
         return None if partition is None else partition.high_watermark
 
     def topic_configs_changed(self, topics: Collection[str]) -> None:
-        """Applies the configuration of topics to their logs."""
+        """Apply the configuration of topics to their logs."""
         for topic in topics:
             logs = self.logs.of_topic(topic)
             config = self._log_config(topic) if logs else None
@@ -264,16 +267,16 @@ class ReplicaManager:
                 partition_log.config = config
 
     def configure(self, partition_log: Log) -> None:
-        """Applies the configuration in force to a log."""
+        """Apply the configuration in force to a log."""
         partition_log.config = self._log_config(partition_log.topic_partition.topic)
 
     def high_watermark_of(self, topic_partition: TopicPartition) -> int:
-        """The bound for retention; a partition without a role yet has the value of its checkpoint."""
+        """Return the bound for retention; a partition without a role yet has the value of its checkpoint."""
         partition = self.partitions.get(topic_partition)
         return partition.high_watermark if partition is not None else self.logs.high_watermarks.get(topic_partition, 0)
 
     def log_dir_failed(self, failure: LogDirFailure) -> None:
-        """Wakes the requests that wait for partitions of the log directory; other partitions stay online."""
+        """Wake the requests that wait for partitions of the log directory; other partitions stay online."""
         log.error("log directory is offline, not serving its partitions error=%s", failure)
         offline = [partition for partition in self.partitions.values() if not partition.log.log_directory.is_online]
         for partition in offline:
@@ -281,18 +284,18 @@ class ReplicaManager:
         self.partitions_moved([partition.topic_partition for partition in offline])
 
     async def lease_changed(self) -> None:
-        """Wakes the requests that wait for the partitions that this broker leads: it may, or may not, act as leader."""
+        """Wake the requests that wait for the partitions that this broker leads: it may, or may not, act as leader."""
         async for partitions in sliced_batches(list(self.led())):
             for partition in partitions:
                 partition.notify()
             self.partitions_moved([partition.topic_partition for partition in partitions])
 
     def led(self) -> Iterable[Partition]:
-        """The partitions that this broker leads."""
+        """Return the partitions that this broker leads."""
         return (partition for partition in self.partitions.values() if partition.is_leader)
 
     def check_controller_epoch(self, epoch: int) -> None:
-        """Stores the newest controller epoch; raises ApiError(STALE_CONTROLLER_EPOCH) for an older one."""
+        """Store the newest controller epoch; raise ApiError(STALE_CONTROLLER_EPOCH) for an older one."""
         if epoch < self.controller_epoch:
             raise ApiError(ErrorCode.STALE_CONTROLLER_EPOCH)
         self.controller_epoch = epoch
@@ -341,7 +344,7 @@ class ReplicaManager:
         return partition
 
     def _log_inconsistent_topic_id(self, topic_partition: TopicPartition, topic_id: UUID) -> None:
-        """Logs that the files belong to another topic of the same name: clients only see NOT_LEADER_OR_FOLLOWER."""
+        """Log that the files belong to another topic of the same name: clients only see NOT_LEADER_OR_FOLLOWER."""
         found = self.logs.get(topic_partition)
         if found is not None and found.topic_id is not None:
             log.error(

@@ -21,14 +21,14 @@ _PORT_MAX = 65535
 
 
 def check_partition_name(partition: TopicPartition) -> None:
-    """Raises ApiError(INVALID_TOPIC_EXCEPTION) for an invalid topic name or partition index."""
+    """Raise ApiError(INVALID_TOPIC_EXCEPTION) for an invalid topic name or partition index."""
     problem = partition_problem(*partition)
     if problem is not None:
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
 
 
 def check_role(state: LeaderAndIsrPartitionState) -> None:
-    """Raises ApiError(INVALID_REQUEST) for an invalid partition state."""
+    """Raise ApiError(INVALID_REQUEST) for an invalid partition state."""
     problem = (
         _state_problem(state.leader, state.leader_epoch, state.partition_epoch, state.replicas, state.isr)
         or _ids_problem("adding replicas", state.adding_replicas)
@@ -39,7 +39,7 @@ def check_role(state: LeaderAndIsrPartitionState) -> None:
 
 
 def check_live_brokers(brokers: Iterable[UpdateMetadataBroker]) -> None:
-    """Raises ApiError(INVALID_REQUEST) for an invalid broker id or port."""
+    """Raise ApiError(INVALID_REQUEST) for an invalid broker id or port."""
     for broker in brokers:
         if broker.id < 0:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"broker id {broker.id} is negative")
@@ -49,7 +49,7 @@ def check_live_brokers(brokers: Iterable[UpdateMetadataBroker]) -> None:
 
 
 def remove_invalid_partitions(request: UpdateMetadataRequest) -> list[str]:
-    """Removes invalid partitions from the request; returns the problem of each."""
+    """Remove invalid partitions from the request; return the problem of each."""
     problems: list[str] = []
     for topic in request.topic_states:
         name_problem = topic_name_problem(topic.topic_name)

@@ -37,14 +37,14 @@ class SampledRate:
         """[start (ms), amount] of each sample, the oldest first."""
 
     def record(self, amount: int, now_ms: int) -> None:
-        """Adds an amount to the current sample."""
+        """Add an amount to the current sample."""
         if not self._samples or now_ms - self._samples[-1][0] >= self._sample_ms:
             self._samples.append([now_ms, 0])
         self._samples[-1][1] += amount
         self._forget_old(now_ms)
 
     def per_second(self, now_ms: int) -> float:
-        """The rate per second at this time."""
+        """Return the rate per second at this time."""
         self._forget_old(now_ms)
         if not self._samples:
             return 0.0
@@ -70,11 +70,11 @@ class ReplicationQuota:
         self._rate = rate
 
     def record(self, size: int, now_ms: int) -> None:
-        """Counts bytes of throttled partitions that were copied."""
+        """Count bytes of throttled partitions that were copied."""
         self._rate.record(size, now_ms)
 
     def is_exceeded(self, now_ms: int) -> bool:
-        """True if throttled replicas that are not in sync have to wait."""
+        """Return whether throttled replicas that are not in sync have to wait."""
         return self._rate.per_second(now_ms) > self._limit()
 
 
@@ -112,7 +112,9 @@ class ReplicationThrottles:
 
 
 def throttled_partitions(replicas: tuple[str, ...], broker_id: int) -> frozenset[int]:
-    """The partitions whose replica on this broker is in a list of "partition:broker"; EVERY_PARTITION for "*"."""
+    """Return the partitions whose replica on this broker is in a list of "partition:broker"; EVERY_PARTITION for
+    "*".
+    """
     if replicas == ("*",):
         return EVERY_PARTITION
     pairs = (replica.split(":") for replica in replicas if replica)
@@ -152,7 +154,7 @@ class TopicTraffic:
     keyless_in_compacted: int = 0
 
     def add(self, other: TopicTraffic) -> None:
-        """Adds the counters of another topic."""
+        """Add the counters of another topic."""
         for name in TopicTraffic.__slots__:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
@@ -170,22 +172,22 @@ class BrokerTraffic:
     """Time of converting the batches that a Fetch request reads to an older format."""
 
     def of(self, topic: str) -> TopicTraffic:
-        """The counters of a topic, new ones for a new topic; only for topics with a replica here."""
+        """Return the counters of a topic, new ones for a new topic; only for topics with a replica here."""
         return self.topics.setdefault(topic, TopicTraffic())
 
     def found(self, topic: str) -> TopicTraffic:
-        """The counters of a topic that a client has named: `others` if it has no replica here."""
+        """Return the counters of a topic that a client has named: `others` if it has no replica here."""
         return self.topics.get(topic, self.others)
 
     def drop(self, topics: Iterable[str]) -> None:
-        """Removes the counters of topics without a replica here; they remain in the total."""
+        """Remove the counters of topics without a replica here; they remain in the total."""
         for topic in topics:
             counters = self.topics.pop(topic, None)
             if counters is not None:
                 self.others.add(counters)
 
     def total(self) -> TopicTraffic:
-        """The counters of all topics together."""
+        """Return the counters of all topics together."""
         total = TopicTraffic()
         total.add(self.others)
         for traffic in self.topics.values():

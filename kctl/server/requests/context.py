@@ -58,11 +58,11 @@ class AccessControl(Protocol):
     def allows(
         self, peer: Peer, operation: Operation, kind: ResourceType, name: str, *, api: str, is_logged: bool = True
     ) -> bool:
-        """Whether the client may perform the operation on one resource."""
+        """Return whether the client may perform the operation on one resource."""
         ...
 
     def allows_on_any(self, peer: Peer, operation: Operation, kind: ResourceType, *, api: str) -> bool:
-        """Whether the client may perform the operation on at least one resource of the type."""
+        """Return whether the client may perform the operation on at least one resource of the type."""
         ...
 
 
@@ -76,11 +76,11 @@ class EverythingAllowed:
     def allows(
         self, peer: Peer, operation: Operation, kind: ResourceType, name: str, *, api: str, is_logged: bool = True
     ) -> bool:
-        """Always True."""
+        """Return True for every operation."""
         return True
 
     def allows_on_any(self, peer: Peer, operation: Operation, kind: ResourceType, *, api: str) -> bool:
-        """Always True."""
+        """Return True for every operation."""
         return True
 
 
@@ -136,11 +136,11 @@ class RequestContext:
         return self.opened_account
 
     def exempt(self) -> None:
-        """The request does not count for quotas: it is one of a follower."""
+        """Count the request, which is one of a follower, for no quotas."""
         self.limited = self.opened_account = None
 
     def wait(self, now_s: float) -> None:
-        """The request waits: it uses no time until its response is made."""
+        """Note that the request waits: it uses no time until its response is made."""
         if self.opened_account is not None:
             self.opened_account.paused()
         elif self.running_since_s is not None:
@@ -163,25 +163,25 @@ class RequestContext:
         return self.peer.principal
 
     def allows(self, operation: Operation, kind: ResourceType, name: str) -> bool:
-        """Whether the client may perform the operation on a resource."""
+        """Return whether the client may perform the operation on a resource."""
         return self.access.allows(self.peer, operation, kind, name, api=self.api_name)
 
     def check(self, operation: Operation, kind: ResourceType, name: str) -> None:
-        """Raises ApiError with the authorization error of the type unless the operation is allowed."""
+        """Raise ApiError with the authorization error of the type unless the operation is allowed."""
         if not self.access.allows(self.peer, operation, kind, name, api=self.api_name):
             code = AUTHORIZATION_ERRORS[kind]
             raise ApiError(code, code.description)
 
     def allows_on_cluster(self, operation: Operation) -> bool:
-        """Whether the client may perform the operation on the cluster."""
+        """Return whether the client may perform the operation on the cluster."""
         return self.access.allows(self.peer, operation, ResourceType.CLUSTER, CLUSTER_NAME, api=self.api_name)
 
     def allows_on_any(self, operation: Operation, kind: ResourceType) -> bool:
-        """Whether the client may perform the operation on at least one resource of the type."""
+        """Return whether the client may perform the operation on at least one resource of the type."""
         return self.access.allows_on_any(self.peer, operation, kind, api=self.api_name)
 
     def permitted(self, operation: Operation, kind: ResourceType) -> AbstractSet[str] | None:
-        """The resources on which the operation is allowed for sure; None if it is allowed on all.
+        """Return the resources on which the operation is allowed for sure; None if it is allowed on all.
 
         `denied` decides about others.  It needs several times as long, and Produce and Fetch are so frequent.
         """
@@ -196,7 +196,7 @@ class RequestContext:
     def denied(
         self, operation: Operation, kind: ResourceType, names: Iterable[str], *, is_logged: bool = True
     ) -> frozenset[str]:
-        """The resources among these on which the operation is not allowed; each is checked once.
+        """Return the resources among these on which the operation is not allowed; each is checked once.
 
         `is_logged` is False for a filter of a list, which refuses nothing that the client has named.
         """
@@ -215,7 +215,7 @@ class RequestContext:
 
 
 def peer_address(text: str) -> str:
-    """An IP address in the form in which those of connections are written.  Raises ValueError for other texts.
+    """Return an IP address in the form in which those of connections are written.  Raises ValueError for other texts.
 
     IPv4 addresses that are mapped into IPv6 are written as IPv4, as Java does.
     """

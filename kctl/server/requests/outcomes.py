@@ -47,7 +47,7 @@ class Outcome:
 
     @classmethod
     def of(cls, error: ApiError) -> Outcome:
-        """The outcome for an error that was raised."""
+        """Return the outcome for an error that was raised."""
         return cls(error.code, error.message)
 
 
@@ -59,7 +59,7 @@ NO_AUTHORIZER = Outcome(ErrorCode.SECURITY_DISABLED, "No authorizer is configure
 
 
 async def outcome_of(work: Awaitable[object]) -> Outcome:
-    """Awaits work on ZooKeeper and returns its errors as an outcome.
+    """Await work on ZooKeeper and return its errors as an outcome.
 
     A lost session gives NOT_CONTROLLER, since its owner is no longer the controller and the client should find the next
     one; other errors of ZooKeeper give UNKNOWN_SERVER_ERROR.
@@ -90,7 +90,7 @@ _REPEATED = Outcome(ErrorCode.INVALID_REQUEST, "The resource is in the request m
 async def outcomes_of_resources(
     resources: Sequence[R], alter: Callable[[R], Awaitable[None]]
 ) -> list[tuple[R, Outcome]]:
-    """Alters each resource of AlterConfigs or IncrementalAlterConfigs; one that is listed more than once is refused.
+    """Alter each resource of AlterConfigs or IncrementalAlterConfigs; one that is listed more than once is refused.
 
     `alter` raises ApiError or ZooKeeperError.
     """
@@ -109,7 +109,7 @@ NOT_REQUESTED = -2_147_483_648
 
 
 def authorized_operations(context: RequestContext, kind: ResourceType, name: str) -> int:
-    """The operations that the client may perform on the resource."""
+    """Return the operations that the client may perform on the resource."""
     return sum(
         1 << operation
         for operation in SUPPORTED_OPERATIONS[kind]
@@ -118,7 +118,10 @@ def authorized_operations(context: RequestContext, kind: ResourceType, name: str
 
 
 def authorized_cluster_operations(context: RequestContext) -> int:
-    """The operations that the client may perform on the cluster; none without DESCRIBE.  Kafka: handleTopicMetadata."""
+    """Return the operations that the client may perform on the cluster; none without DESCRIBE.
+
+    Kafka: handleTopicMetadata.
+    """
     if not context.allows_on_cluster(Operation.DESCRIBE):
         return 0
     return authorized_operations(context, ResourceType.CLUSTER, CLUSTER_NAME)
@@ -128,7 +131,7 @@ def authorized_cluster_operations(context: RequestContext) -> int:
 
 
 def requested_binding(creation: AclCreation) -> AclBinding:
-    """The ACL to create.  Raises ApiError(INVALID_REQUEST) for an unknown number."""
+    """Return the ACL to create.  Raises ApiError(INVALID_REQUEST) for an unknown number."""
     try:
         pattern = ResourcePattern(
             ResourceType(creation.resource_type),
@@ -144,7 +147,7 @@ def requested_binding(creation: AclCreation) -> AclBinding:
 
 
 def requested_filter(requested: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
-    """The filter.  Raises ApiError(INVALID_REQUEST) for an unknown number."""
+    """Return the filter.  Raises ApiError(INVALID_REQUEST) for an unknown number."""
     try:
         return AclFilter(
             ResourceType(requested.resource_type_filter),

@@ -43,13 +43,14 @@ class DelayedOperation(Protocol[K_contra]):
         ...
 
     def try_complete(self, changed: Collection[K_contra]) -> bool:
-        """Completes if possible; returns True if it has completed.  Only the keys in `changed` have changed since the
-        last try.
+        """Complete if possible; return True if it has completed.
+
+        Only the keys in `changed` have changed since the last try.
         """
         ...
 
     def on_timeout(self) -> None:
-        """Completes with the current state."""
+        """Complete with the current state."""
         ...
 
 
@@ -68,18 +69,18 @@ class Changes(Generic[K]):
         self._wake: asyncio.Future[None] | None = None
 
     def try_complete(self, changed: Collection[K]) -> bool:
-        """Stores the changed keys; never completes."""
+        """Store the changed keys, and complete nothing."""
         self._changed.update(dict.fromkeys(changed))
         self._wake_caller()
         return False
 
     def on_timeout(self) -> None:
-        """Sets `is_over`."""
+        """Set `is_over`."""
         self.is_over = True
         self._wake_caller()
 
     async def take(self) -> list[K]:
-        """The keys that have changed since the last call; waits until there are some or `is_over`."""
+        """Return the keys that have changed since the last call; wait until there are some or `is_over`."""
         if not self._changed and not self.is_over:
             self._wake = asyncio.get_running_loop().create_future()
             await self._wake
@@ -117,7 +118,7 @@ class Purgatory(Generic[K]):
         """Operations that ended by their timeout, or at shutdown."""
 
     def __len__(self) -> int:
-        """The number of delayed operations."""
+        """Return the number of delayed operations."""
         return self._size
 
     @property
@@ -126,7 +127,7 @@ class Purgatory(Generic[K]):
         return sum(map(len, self._watchers.values()))
 
     def complete_or_watch(self, operation: DelayedOperation[K], keys: Iterable[K], timeout_ms: int) -> None:
-        """Completes the operation now if possible, else when a key is checked, at the latest after `timeout_ms`."""
+        """Complete the operation now if possible, else when a key is checked, at the latest after `timeout_ms`."""
         watched = tuple(keys)
         if not operation.try_complete(watched):
             self.watch(operation, watched, timeout_ms)
@@ -136,7 +137,7 @@ class Purgatory(Generic[K]):
         self._wait(_Waiting(operation, tuple(keys)), timeout_ms)
 
     async def watch_sliced(self, changes: Changes[K], keys: Sequence[K], timeout_ms: int) -> Callable[[], None]:
-        """Collects changes of many keys; returns the function that ends it."""
+        """Collect changes of many keys; return the function that ends it."""
         waiting: _Waiting[K] = _Waiting(changes, ())
         self._wait(waiting, timeout_ms)
         listed: list[K] = []
@@ -168,7 +169,7 @@ class Purgatory(Generic[K]):
         waiting.timeout = self._timer.schedule(timeout_ms, lambda: self._expire(waiting))
 
     def check(self, *keys: K) -> None:
-        """Completes the operations of these keys that can complete.
+        """Complete the operations of these keys that can complete.
 
         An operation that watches several of them is tried once.
         """
@@ -182,12 +183,12 @@ class Purgatory(Generic[K]):
             self._try_in_slices(list(changed.items()))
 
     def expire_all(self) -> None:
-        """Completes all operations with their current state, for shutdown."""
+        """Complete all operations with their current state, for shutdown."""
         for waiting in {w: None for watchers in self._watchers.values() for w in watchers}:
             self._expire(waiting)
 
     def _try_in_slices(self, changed: list[tuple[_Waiting[K], list[K]]], start: int = 0) -> None:
-        """Tries DELAYED_TRIED_MAX operations now, the others in later iterations of the loop."""
+        """Try DELAYED_TRIED_MAX operations now, the others in later iterations of the loop."""
         left = DELAYED_TRIED_MAX
         for number in range(start, len(changed)):
             if left <= 0:
@@ -199,7 +200,7 @@ class Purgatory(Generic[K]):
                 self._try(waiting, keys)
 
     def _try(self, waiting: _Waiting[K], changed: Collection[K]) -> None:
-        """Tries to complete an operation; while it completes, it may wake others of its key, but not itself."""
+        """Try to complete an operation; while it completes, it may wake others of its key, but not itself."""
         waiting.is_trying = True
         future, on_caller_done = waiting.operation.future, waiting.on_caller_done
         if future is not None and on_caller_done is not None:
@@ -257,7 +258,7 @@ class Purgatory(Generic[K]):
 
 
 def _fail(operation: DelayedOperation[Any], error: Exception) -> None:
-    """Passes the error to the caller of the operation, or to the loop if there is none."""
+    """Pass the error to the caller of the operation, or to the loop if there is none."""
     if operation.future is None:
         asyncio.get_running_loop().call_exception_handler({"message": "a delayed operation failed", "exception": error})
     elif not operation.future.done():

@@ -56,7 +56,7 @@ class RecordWork:
         return self._bytes_max - self._free_bytes
 
     def hold(self, size: int) -> None:
-        """Counts `size` bytes that a request holds while it waits; `release_hold` ends that.
+        """Count `size` bytes that a request holds while it waits; `release_hold` ends that.
 
         Raises ApiError: REQUEST_TIMED_OUT if all requests together would hold too many bytes, MESSAGE_TOO_LARGE if this
         one alone would.
@@ -70,11 +70,11 @@ class RecordWork:
         self._held_bytes += size
 
     def release_hold(self, size: int) -> None:
-        """Ends `hold` for `size` bytes."""
+        """End `hold` for `size` bytes."""
         self._held_bytes -= size
 
     async def run(self, memory_bytes: int, work: Callable[[], T]) -> T:
-        """Runs `work`, which uses at most `memory_bytes`, in a thread and returns its result.
+        """Run `work`, which uses at most `memory_bytes`, in a thread and return its result.
 
         Work that needs more than the limit runs alone.  Raises what `work` raises, and ApiError(NOT_LEADER_OR_FOLLOWER)
         after `close`.
@@ -102,7 +102,7 @@ class RecordWork:
         return result
 
     async def close(self) -> None:
-        """Refuses waiting work, and waits for running work.  Work gets no result after this."""
+        """Refuse waiting work, and wait for running work.  Work gets no result after this."""
         self._is_closed = True
         for _, turn in self._waiting:
             if not turn.done():

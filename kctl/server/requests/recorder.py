@@ -86,7 +86,7 @@ class Measuring:
         """True for metrics or for the request log."""
 
     def switch(self, *, for_metrics: bool | None = None, for_log: bool | None = None) -> None:
-        """Switches the recording of times for metrics and for the request log on or off; None leaves it unchanged."""
+        """Switch the recording of times for metrics and for the request log on or off; None leaves it unchanged."""
         self._for_metrics = self._for_metrics if for_metrics is None else for_metrics
         self._for_log = self._for_log if for_log is None else for_log
         self.is_on = self._for_metrics or self._for_log
@@ -109,7 +109,7 @@ class ConnectionTiming:
         """Name and version of the client's software (KIP-511)."""
 
     def sent(self, now_s: float) -> None:
-        """The socket has taken all responses."""
+        """Note that the socket has taken all responses."""
         for times in self.unsent:
             times.flushed_s = max(times.flushed_s, self.flushing_s)
             times.sent_s = now_s
@@ -180,7 +180,7 @@ class ApiRecord:
         return counts
 
     def begin(self, timing: ConnectionTiming | None, request_bytes: int) -> RequestTimes:
-        """A request that is timed is about to be decoded."""
+        """Begin the times of a request that is about to be decoded."""
         now_s = self._now_s()
         is_early = now_s - self._timed_s < TIMED_EVERY_S
         self._timed_of = min(self._timed_of * 2, TIMED_OF_MAX) if is_early else max(self._timed_of // 2, 1)
@@ -189,7 +189,7 @@ class ApiRecord:
         return RequestTimes(request_bytes, now_s if timing is None else timing.received_s or now_s, now_s)
 
     def ready(self, times: RequestTimes, timing: ConnectionTiming | None) -> None:
-        """The response of a timed request is encoded.  `timing` is None if there is none to be sent."""
+        """Note that the response of a timed request is encoded.  `timing` is None if there is none to be sent."""
         now_s = self._now_s()
         times.ready_s = now_s
         times.flushed_s = now_s
@@ -223,7 +223,7 @@ class _Records(dict[str, ApiRecord]):
 
 
 def _counter_of_errors(response: type) -> CountErrors:
-    """Counts the error codes in responses of this type; of types without a code, one success.
+    """Count the error codes in responses of this type; of types without a code, one success.
 
     One function without further calls for the usual depths, because it runs for each request.
     """
@@ -282,13 +282,13 @@ def _count_success(_: Any, counts: defaultdict[int, int]) -> None:
 
 
 def _paths_of_errors(message: type, above: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
-    """The names of the nested lists that lead to a field error_code; empty for a field of the message itself."""
+    """Return the names of the nested lists that lead to a field error_code; empty for a field of the message itself."""
     found: list[tuple[str, ...]] = []
     hints = get_type_hints(message)
-    for each in fields(message):
-        if each.name == "error_code":
+    for field in fields(message):
+        if field.name == "error_code":
             found.append(above)
-        for item in get_args(hints[each.name]):
+        for item in get_args(hints[field.name]):
             if isinstance(item, type) and is_dataclass(item):
-                found += _paths_of_errors(item, (*above, each.name))
+                found += _paths_of_errors(item, (*above, field.name))
     return found

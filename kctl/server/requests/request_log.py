@@ -47,7 +47,7 @@ class RequestLog:
         self._seen = 0
 
     def refresh(self) -> None:
-        """Takes over the mode and the level in force."""
+        """Take over the mode and the level in force."""
         config = self._configs.current
         is_enabled = log.isEnabledFor(logging.INFO)
         self._mode = "all" if log.isEnabledFor(logging.DEBUG) else config.request_log_mode if is_enabled else "off"
@@ -57,7 +57,7 @@ class RequestLog:
         self._use(self if self._mode != "off" else None)
 
     def begin(self, context: RequestContext, request_bytes: int) -> None:
-        """A request is about to be decoded; it gets times if it may be logged."""
+        """Begin a request that is about to be decoded; it gets times if it may be logged."""
         self._seen += 1
         if self._mode == "sampled" and self._seen % self._sample_requests:
             return
@@ -69,7 +69,10 @@ class RequestLog:
         context.times.on_sent = partial(self._sent, context)
 
     def ready(self, context: RequestContext, *, has_response: bool) -> None:
-        """The response is encoded.  The request is logged when it has been sent, or now if there is none to be sent."""
+        """Note that the response is encoded.
+
+        The request is logged when it has been sent, or now if there is none to be sent.
+        """
         times = context.times
         if times is None or times.on_sent is None:
             return

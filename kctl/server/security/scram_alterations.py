@@ -48,42 +48,44 @@ Alteration = Deletion | Upsertion
 
 
 def iterations_by_mechanism(config: Mapping[str, str]) -> dict[Mechanism, int]:
-    """The credentials in the stored configuration of a user.  Raises ApiError for an invalid credential."""
+    """Return the credentials in the stored configuration of a user.  Raises ApiError for an invalid credential."""
     try:
         return {
-            each: parse_credential(each, config[each.config_key]).iterations
-            for each in Mechanism
-            if each.config_key in config
+            mechanism: parse_credential(mechanism, config[mechanism.config_key]).iterations
+            for mechanism in Mechanism
+            if mechanism.config_key in config
         }
     except ScramError as error:
         raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"The stored SCRAM credential cannot be read: {error}") from None
 
 
 def refusals(alterations: Sequence[Alteration]) -> dict[str, ApiError]:
-    """The users whose alterations are refused before anything is read, with the error of each."""
+    """Return the users whose alterations are refused before anything is read, with the error of each."""
     refused: dict[str, ApiError] = {}
-    named = Counter((each.user, each.mechanism) for each in alterations)
+    named = Counter((alteration.user, alteration.mechanism) for alteration in alterations)
     for (user, _), count in named.items():
         if count > 1:
             refused[user] = ApiError(ErrorCode.DUPLICATE_RESOURCE, "A credential is in the request more than once.")
-    for each in alterations:
-        problem = _problem(each)
+    for alteration in alterations:
+        problem = _problem(alteration)
         if problem is not None:
-            refused[each.user] = problem
+            refused[alteration.user] = problem
     return refused
 
 
 def altered(current: Mapping[str, str], alterations: Sequence[Alteration]) -> Mapping[str, str]:
-    """The stored configuration of a user after alterations that `refusals` accepted.
+    """Return the stored configuration of a user after alterations that `refusals` accepted.
 
     Raises ApiError(RESOURCE_NOT_FOUND) if a credential to remove does not exist.
     """
     changed = dict(current)
-    for each in alterations:
-        mechanism = Mechanism(each.mechanism)
-        if isinstance(each, Upsertion):
+    for alteration in alterations:
+        mechanism = Mechanism(alteration.mechanism)
+        if isinstance(alteration, Upsertion):
             changed[mechanism.config_key] = credential_text(
-                credential_of_salted(mechanism, each.salted_password, salt=each.salt, iterations=each.iterations)
+                credential_of_salted(
+                    mechanism, alteration.salted_password, salt=alteration.salt, iterations=alteration.iterations
+                )
             )
         elif changed.pop(mechanism.config_key, None) is None:
             raise ApiError(ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist")

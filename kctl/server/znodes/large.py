@@ -17,14 +17,17 @@ T = TypeVar("T")
 
 
 async def decoded(decode: Callable[[str, bytes], T], path: str, data: bytes) -> T:
-    """What `decode` makes of the znode at the path.  Raises what `decode` raises, a ValueError for invalid data."""
+    """Return what `decode` makes of the znode at the path.
+
+    Raises what `decode` raises, a ValueError for invalid data.
+    """
     if len(data) <= DECODED_AT_ONCE_BYTES_MAX:
         return decode(path, data)
     return await in_thread(partial(decode, path, data))
 
 
 async def encoded_topic(assignment: TopicAssignment) -> bytes:
-    """The content of the topic's znode."""
+    """Return the content of the topic's znode."""
     if len(assignment.replicas) <= SLICE_OBJECTS:
         return encode_topic(assignment)
     return await in_thread(partial(encode_topic, assignment))

@@ -42,12 +42,12 @@ class ChangeNotifications:
         self._reading: asyncio.Task[None] | None = None
 
     async def watch(self) -> None:
-        """Watches for notifications from now on; the caller then reads the state that present ones announce."""
+        """Watch for notifications from now on; the caller then reads the state that present ones announce."""
         names = await self._zookeeper.children(self._parent, watch=True)
         self._last_seen = max((number for number, _ in await self._numbered(names)), default=-1)
 
     def on_watch(self, event: WatchEvent) -> None:
-        """Handles a watch event of the session; other paths are ignored."""
+        """Handle a watch event of the session; other paths are ignored."""
         if event.path != self._parent:
             return
         self._is_stale = True
@@ -55,7 +55,7 @@ class ChangeNotifications:
             self._reading = asyncio.get_running_loop().create_task(self._read(), name=f"changes-{self._parent}")
 
     async def close(self) -> None:
-        """Cancels pending reads."""
+        """Cancel pending reads."""
         if self._reading is not None:
             self._reading.cancel()
             await asyncio.gather(self._reading, return_exceptions=True)
@@ -91,7 +91,7 @@ class ChangeNotifications:
             log.error("ignoring invalid change notification path=%s error=%s", path, error)
 
     async def _delete_old(self, names: list[str]) -> None:
-        """Ends at the first one that is kept, because looking at all of thousands would delay the next changes."""
+        """End at the first one that is kept, because looking at all of thousands would delay the next changes."""
         oldest_ms = self._clock.now_ms() - _KEEP_MS
         for name in sorted(names, key=paths.sequence_digits):
             path = f"{self._parent}/{name}"
@@ -103,7 +103,7 @@ class ChangeNotifications:
             await self._zookeeper.delete(path, recursive=True)
 
     async def _numbered(self, names: list[str], *, after: int = -1) -> list[tuple[int, str]]:
-        """Notifications with larger numbers than `after`, in order.
+        """Return the notifications with larger numbers than `after`, in order.
 
         Nodes without a number, created by other programs, are skipped and logged.
         """

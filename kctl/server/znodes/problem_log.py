@@ -21,7 +21,7 @@ class ProblemLog:
         self._reported: dict[str, frozenset[str]] = {}
 
     def report(self, name: str, *reasons: str) -> None:
-        """Logs those of the object's present problems that are new; without problems, forgets the former ones."""
+        """Log those of the object's present problems that are new; without problems, forget the former ones."""
         known = self._reported.get(name, frozenset())
         if reasons:
             self._reported[name] = frozenset(reasons)

@@ -70,7 +70,7 @@ class _LastOfProducer:
     epoch: int
 
     def is_in(self, header: BatchHeader) -> bool:
-        """True if `header` is the header of that batch."""
+        """Return whether `header` is the header of that batch."""
         if self.data_offset != NO_OFFSET:
             return header.last_offset == self.data_offset and not header.is_control
         return header.is_control and header.producer_epoch == self.epoch

@@ -53,7 +53,7 @@ class Cleanable(NamedTuple):
         return self.dirty_bytes / max(self.clean_bytes + self.dirty_bytes, 1)
 
     def is_due(self, config: LogConfig) -> bool:
-        """True if the dirty ratio is high enough or `max.compaction.lag.ms` has passed."""
+        """Return whether the dirty ratio is high enough or `max.compaction.lag.ms` has passed."""
         return self.dirty_bytes > 0 and (self.overdue_ms > 0 or self.dirty_ratio > config.min_cleanable_dirty_ratio)
 
 
@@ -150,7 +150,7 @@ class Transactions:
         """Producers with data in their current transaction."""
 
     def is_aborted(self, header: BatchHeader) -> bool:
-        """True if the data batch belongs to an aborted transaction."""
+        """Return whether the data batch belongs to an aborted transaction."""
         if not header.is_transactional:
             return False
         self._come_to(header.last_offset)

@@ -116,7 +116,7 @@ class FutureLogs:
             self._unmark(log.topic_partition)
 
     def is_ready(self, log: Log) -> bool:
-        """True if the future log can replace the log now.
+        """Return whether the future log can replace the log now.
 
         Both have the same end offset, and everything that is synced in the log is synced in the future log.
         """

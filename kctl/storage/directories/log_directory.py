@@ -65,7 +65,7 @@ class LogDirectory:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
 
     def fail(self, error: OSError | CorruptLog) -> LogDirFailure:
-        """Take the directory offline because of `error`; returns the LogDirFailure for the caller to raise."""
+        """Take the directory offline because of `error`; return the LogDirFailure for the caller to raise."""
         reason = _reason(error)
         if self.failure is None:
             self.failure = reason

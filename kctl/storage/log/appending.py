@@ -107,7 +107,7 @@ def _excess(segments: Sequence[Segment], retention_bytes: int) -> Callable[[int]
     excess = sum(segment.size for segment in segments) - retention_bytes
 
     def goes(index: int) -> bool:
-        """True if the segment can be deleted."""
+        """Return whether the segment can be deleted."""
         nonlocal excess
         excess -= segments[index].size
         return excess >= 0

@@ -74,11 +74,11 @@ class FlushState:
         """
 
     def is_time_over(self, now_ms: int, config: LogConfig) -> bool:
-        """True if `flush.ms` has passed since the last flush and there are unflushed records."""
+        """Return whether `flush.ms` has passed since the last flush and there are unflushed records."""
         return now_ms - self.last_flush_ms >= config.flush_ms
 
     def is_due(self, now_ms: int, config: LogConfig, *, active_base_offset: int, log_end_offset: int) -> bool:
-        """True if a closed segment is not synced or `flush.ms` has passed."""
+        """Return whether a closed segment is not synced or `flush.ms` has passed."""
         if self.recovery_point >= log_end_offset:
             return False
         return self.recovery_point < active_base_offset or self.is_time_over(now_ms, config)
@@ -115,7 +115,7 @@ _plan_numbers = count()
 
 
 def next_plan_number() -> int:
-    """The number of a plan whose content is collected from now on."""
+    """Return the number of a plan whose content is collected from now on."""
     return next(_plan_numbers)
 
 
@@ -134,7 +134,7 @@ class CheckpointPlan:
         writes: Sequence[tuple[LogDirectory, str, Callable[[], bytes]]],
         number: int | None = None,
     ) -> None:
-        """`writes`: directory, path and the function that makes the content, which `run` calls.
+        """Plan the writes: directory, path and the function that makes the content, which `run` calls.
 
         `number` is the `next_plan_number` of the time when collecting the content began; None for now.
         """

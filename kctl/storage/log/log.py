@@ -181,7 +181,7 @@ class Log:
         return self._flush.unsettled_from is not None
 
     def last_stable_offset(self, high_watermark: int) -> int:
-        """The last stable offset: every transaction below it is complete and its marker replicated (KIP-98)."""
+        """Return the last stable offset: every transaction below it is complete and its marker replicated (KIP-98)."""
         state = self.producer_state
         if not state.has_transactions:
             return high_watermark
@@ -236,7 +236,8 @@ class Log:
         return self._append(valid, append_time, now_ms)
 
     def new_draft(self) -> SegmentDraft:
-        """A file for batches of more than APPENDED_INLINE_BYTES_MAX, which a thread writes before they are appended.
+        """Return a file for batches of more than APPENDED_INLINE_BYTES_MAX, which a thread writes before they are
+        appended.
 
         The caller removes it if it was not taken.
         """
@@ -379,7 +380,8 @@ class Log:
             raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
 
     def is_on_older_segment(self, records: RecordsSlice, end_offset: int) -> bool:
-        """True if `records`, which were read from this log, are in a segment before the one that contains `end_offset`.
+        """Return whether `records`, which were read from this log, are in a segment before the one that contains
+        `end_offset`.
 
         A read ends with its segment, so a later read of the same offset returns nothing more.
         """
@@ -506,9 +508,9 @@ class Log:
         snapshots = self.snapshots.files(at_most=offset, at_least=self.log_start_offset)
         start = max(snapshots[0][0] if snapshots else self.log_start_offset, first)
         segments = [
-            ReplayedFile(each.base_offset, each.file, each.size)
-            for each in self._segments.from_index(self._segments.floor_index(start))
-            if each.base_offset < offset
+            ReplayedFile(segment.base_offset, segment.file, segment.size)
+            for segment in self._segments.from_index(self._segments.floor_index(start))
+            if segment.base_offset < offset
         ]
         return ProducerReload(
             offset,
@@ -589,7 +591,7 @@ class Log:
     def delete_old_segments(self, now_ms: int, high_watermark: int, *, starts_only: bool = False) -> int:
         """Delete the segments that retention allows to delete; their files are removed after `file.delete.delay.ms`.
 
-        With `starts_only` only those before the log start offset.  Returns the number of segments.  Raises
+        With `starts_only` only those before the log start offset.  Return the number of segments.  Raises
         LogDirFailure.
         """
         with self.disk():

@@ -50,7 +50,7 @@ class RecordsSlice:
         return self._file.read_at(self.position, self.size) if self.size else b""
 
     def is_before_segment_of(self, offset: int, segments: SegmentList) -> bool:
-        """True if the slice is in a segment before the one that contains `offset`."""
+        """Return whether the slice is in a segment before the one that contains `offset`."""
         if self._segment is None or self._segment is segments.active or self.size == 0:
             return False
         return self._segment.base_offset < segments.at(offset).base_offset

@@ -25,7 +25,9 @@ class Watcher(Protocol):
         ...
 
     def moved(self) -> bool:
-        """The log or the role of the partition has changed; returns whether to notify it of the next change too."""
+        """Note that the log or the role of the partition has changed; return whether to notify it of the next change
+        too.
+        """
         ...
 
     def high_watermark_moved(self) -> bool:
@@ -44,27 +46,27 @@ class Watchers:
         self._size_max = _UNUSED_MAX
 
     def add(self, watcher: Watcher) -> None:
-        """Notifies the watcher of the next change.
+        """Notify the watcher of the next change.
 
         Those that are not watching any more are removed when there are twice as many as after the last time: with a
         search each time, a fetch of 250 partitions took 50 ms when 1,000 sessions had the same partitions.
         """
         if len(self.watching) >= self._size_max:
-            self.watching[:] = [each for each in self.watching if each.is_watching]
+            self.watching[:] = [watching for watching in self.watching if watching.is_watching]
             self._size_max = max(2 * len(self.watching), _UNUSED_MAX)
         self.watching.append(watcher)
 
     def remove(self, watcher: Watcher) -> None:
-        """Notifies the watcher no more; it and the partition may refer to each other."""
+        """Notify the watcher no more; it and the partition may refer to each other."""
         if watcher in self.watching:
             self.watching.remove(watcher)
 
     def moved(self) -> None:
-        """Notifies all of a change of the log or the role."""
+        """Notify all of a change of the log or the role."""
         self._notify(_moved)
 
     def high_watermark_moved(self) -> None:
-        """Notifies all of a new high watermark."""
+        """Notify all of a new high watermark."""
         self._notify(_high_watermark_moved)
 
     def _notify(self, notify: Callable[[Watcher], bool]) -> None:

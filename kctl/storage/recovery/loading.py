@@ -285,17 +285,17 @@ class _Loading:
         arguments = (found, repeat(directory), repeat(was_clean))
         opened = map(self._open, *arguments) if self._executor is None else self._executor.map(self._open, *arguments)
         report_every = max(len(found) // 10, 100)
-        for count, (each, outcome) in enumerate(zip(found, opened, strict=True), 1):
+        for count, (loading, outcome) in enumerate(zip(found, opened, strict=True), 1):
             if not isinstance(outcome, Log):
                 _logger.error(
-                    "cannot load log, its partition is offline path=%s error=%s", directory.path(each.name), outcome
+                    "cannot load log, its partition is offline path=%s error=%s", directory.path(loading.name), outcome
                 )
-                if not each.is_future:
-                    self._loaded.unreadable[each.tp] = outcome
-            elif each.is_future:
-                self._take_copy(each.tp, outcome, was_clean=was_clean)
+                if not loading.is_future:
+                    self._loaded.unreadable[loading.tp] = outcome
+            elif loading.is_future:
+                self._take_copy(loading.tp, outcome, was_clean=was_clean)
             else:
-                self._loaded.logs[each.tp] = outcome
+                self._loaded.logs[loading.tp] = outcome
             if count % report_every == 0:
                 _logger.info("loading logs loaded=%d logs=%d dir=%s", count, len(found), directory.state.path)
         if found:
@@ -315,7 +315,7 @@ class _Loading:
         """Prefer the checkpoint in the log's own directory; another one may have an entry from before the log was
         moved.
         """
-        here = {each.tp for each in found if not each.is_future}
+        here = {loading.tp for loading in found if not loading.is_future}
         for tp, offset in offsets.items():
             if tp in here or tp not in self._loaded.high_watermarks:
                 self._loaded.high_watermarks[tp] = offset

@@ -66,9 +66,9 @@ def read_past_damage(
     file: File, base_offset: int, end: int, *, read_size: int = _BATCH_READ_SIZE
 ) -> Iterator[BatchHeader]:
     """Yield the headers of the valid batches before `end`, skipping corrupt ones as kctl.records.salvage does."""
-    for one in read_all_parts(file, base_offset, end, read_size=read_size):
-        if isinstance(one, BatchHeader):
-            yield one
+    for part in read_all_parts(file, base_offset, end, read_size=read_size):
+        if isinstance(part, BatchHeader):
+            yield part
 
 
 def read_all_parts(
@@ -97,9 +97,9 @@ def read_all_parts(
 
 def _in_order(cut: Cut) -> list[BatchHeader | Damage]:
     """Damage stands before the batch at which reading resumed, even if no offset is lost."""
-    parts: list[tuple[int, int, BatchHeader | Damage]] = [(one.offset, 0, one) for one in cut.damage]
-    parts += [(one.base_offset, 1, one) for one in cut.batches]
-    return [one for _, _, one in sorted(parts, key=lambda part: part[:2])]
+    parts: list[tuple[int, int, BatchHeader | Damage]] = [(damage.offset, 0, damage) for damage in cut.damage]
+    parts += [(batch.base_offset, 1, batch) for batch in cut.batches]
+    return [element for _, _, element in sorted(parts, key=lambda part: part[:2])]
 
 
 def check_crc(file: File, header: BatchHeader, batch: memoryview) -> None:

@@ -33,25 +33,25 @@ class SegmentDraft:
         self._file: File | None = None
 
     def write(self, batches: memoryview) -> None:
-        """Creates the file with these batches.  Raises OSError."""
+        """Create the file with these batches.  Raises OSError."""
         file = self._file = self._files.open(self.path, create=True)
         for start in range(0, len(batches), _WRITTEN_AT_ONCE):
             file.write_at(start, batches[start : start + _WRITTEN_AT_ONCE])
 
     def become(self, path: str, batches: memoryview) -> None:
-        """Writes the header of the first batch again, and renames the file.  Raises OSError."""
+        """Write the header of the first batch again, and rename the file.  Raises OSError."""
         assert self._file is not None, "write first"
         self._file.write_at(0, batches[:HEADER_SIZE])
         self._files.rename(self.path, path)
         self.is_taken, self._file = True, None
 
     def with_batches(self, valid: ValidBatches) -> DraftedBatches:
-        """Creates the file, and returns the batches with it.  Raises OSError."""
+        """Create the file, and return the batches with it.  Raises OSError."""
         self.write(valid.buffer)
         return DraftedBatches(valid.buffer, valid.headers, valid.is_converted, draft=self)
 
     def remove(self) -> None:
-        """Removes a file that was not taken.  Raises OSError."""
+        """Remove a file that was not taken.  Raises OSError."""
         self._file = None
         self._files.remove(self.path)
 

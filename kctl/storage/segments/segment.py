@@ -69,7 +69,7 @@ class OpenSegments:
         """By identity; those that were opened first come first."""
 
     def opened(self, segment: _Segment, file: File) -> None:
-        """A segment has opened its file."""
+        """Note that a segment has opened its file."""
         key = id(segment)
         self._segments.pop(key, None)
         if _descriptor(file) >= self.descriptor_max:
@@ -77,7 +77,7 @@ class OpenSegments:
         self._segments[key] = segment
 
     def closed(self, segment: _Segment) -> None:
-        """A segment has closed its file."""
+        """Note that a segment has closed its file."""
         self._segments.pop(id(segment), None)
 
     def _close_oldest(self) -> None:
@@ -138,7 +138,7 @@ class Segment:
         has_transaction_index: bool = False,
         suffix: str = "",
     ) -> None:
-        """A segment that exists on the disk; `suffix` is that of a cleaner's draft."""
+        """Represent a segment that exists on the disk; `suffix` is that of a cleaner's draft."""
         self._files = files
         self.directory = directory
         self.base_offset = base_offset

@@ -142,7 +142,7 @@ class ProducerEntry:
         )
 
     def add_batch(self, first_sequence: int, first_offset: int, offset_delta: int, timestamp: int) -> None:
-        """Adds the latest batch; `offset_delta` is its last less its first offset."""
+        """Add the latest batch; `offset_delta` is its last less its first offset."""
         packed = self._packed + _PACKED_BATCH.pack(first_sequence, first_offset, offset_delta, timestamp)
         self._packed = packed[-_PACKED_BYTES_MAX:]
 
@@ -154,7 +154,7 @@ class ProducerEntry:
         self.leader_epoch_sequence = other.leader_epoch_sequence
 
     def forget_batches(self) -> None:
-        """Forgets all batches: they are of an earlier epoch."""
+        """Forget all batches: they are of an earlier epoch."""
         self._packed = b""
 
     @property
@@ -184,7 +184,9 @@ class ProducerEntry:
         return int(first_offset + offset_delta)
 
     def is_old_duplicate(self, header: BatchHeader) -> bool:
-        """True if a batch of this epoch was appended in an earlier leader epoch and is older than those retained."""
+        """Return whether a batch of this epoch was appended in an earlier leader epoch and is older than those
+        retained.
+        """
         batches = self.batches
         if not batches or header.base_sequence < 0:
             return False
@@ -490,7 +492,7 @@ def _take_epoch(entry: ProducerEntry, epoch: int) -> None:
 
 
 def _last_sequence(first_sequence: int, offset_delta: int) -> int:
-    """The sequence number of the last record of a batch; 2**31-1 is followed by 0."""
+    """Return the sequence number of the last record of a batch; 2**31-1 is followed by 0."""
     return NO_SEQUENCE if first_sequence == NO_SEQUENCE else (first_sequence + offset_delta) & SEQUENCE_MAX
 
 

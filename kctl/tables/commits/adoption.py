@@ -41,14 +41,14 @@ class FoundFile:
 
 
 def find_files(files: Files, paths: Iterable[str]) -> list[FoundFile]:
-    """Reads the footers.  Raises UnknownFiles for a file that was not written by an export."""
+    """Read the footers.  Raises UnknownFiles for a file that was not written by an export."""
     return [_found(files, path) for path in paths]
 
 
 def plan_adoption(
     found: Sequence[FoundFile], positions: Positions, *, cluster_id: str, options: FileOptions, now_ms: int
 ) -> list[Plan]:
-    """Plans for the files, one per topic id, the oldest first.
+    """Return plans for the files, one per topic id, the oldest first.
 
     Raises BrokenExportFolder for inconsistent files, UnknownFiles for files of a topic whose commit log exists and ends
     before them.
@@ -104,20 +104,20 @@ def _found(files: Files, path: str) -> FoundFile:
 
 
 def _last_columns(group: Sequence[FoundFile]) -> Columns:
-    """The decodings of the file with most columns, which are only added."""
-    count = lambda one: len(leaves(one.columns.key.type, "key") + leaves(one.columns.value.type, "value"))  # noqa: E731
+    """Return the decodings of the file with most columns, which are only added."""
+    count = lambda file: len(leaves(file.columns.key.type, "key") + leaves(file.columns.value.type, "value"))  # noqa: E731
     return max(group, key=count).columns
 
 
 def _by_topic(found: Sequence[FoundFile]) -> Iterable[tuple[tuple[str, UUID], list[FoundFile]]]:
-    """The files of each topic id, in the order of incarnations."""
+    """Yield the files of each topic id, in the order of incarnations."""
     in_order = sorted(found, key=lambda file: (file.topic, file.incarnation))
     for key, group in groupby(in_order, lambda file: (file.topic, file.topic_id)):
         yield key, list(group)
 
 
 def _ranges(topic: str, topic_id: UUID, group: Sequence[FoundFile]) -> Iterable[PartitionRange]:
-    """The ranges sorted by incarnation and partition, as inside shared files."""
+    """Yield the ranges sorted by incarnation and partition, as inside shared files."""
     held: dict[tuple[int, int], list[FileRange]] = {}
     for found in group:
         for partition, start, end in found.ranges:

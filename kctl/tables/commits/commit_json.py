@@ -39,7 +39,7 @@ from kctl.tables.plans.plan import (
 
 
 def topics_to_json(topics: Mapping[str, TopicPosition]) -> dict[str, Any]:
-    """Positions by topic.
+    """Return the positions by topic.
 
     Histories and replaced ranges are members of their own, which versions before them do not read.
     """
@@ -50,14 +50,14 @@ def topics_to_json(topics: Mapping[str, TopicPosition]) -> dict[str, Any]:
             "incarnation": position.incarnation,
             "partitions": {str(p): list(at[:2]) for p, at in sorted(position.partitions.items())},
             **_histories_to_json(position),
-            **({"replaced": [list(one) for one in position.replaced]} if position.replaced else {}),
+            **({"replaced": [list(range_) for range_ in position.replaced]} if position.replaced else {}),
         }
         for topic, position in topics.items()
     }
 
 
 def topics_from_json(document: Mapping[str, Any]) -> dict[str, TopicPosition]:
-    """The inverse of `topics_to_json`.  Raises KeyError, TypeError and ValueError for other documents."""
+    """Return the inverse of `topics_to_json`.  Raises KeyError, TypeError and ValueError for other documents."""
     return {
         topic: TopicPosition(
             UUID(position["topic_id"]),
@@ -67,19 +67,19 @@ def topics_from_json(document: Mapping[str, Any]) -> dict[str, TopicPosition]:
                 int(p): Position(at[0], at[1], history_from_json(position.get("histories", {}).get(p)))
                 for p, at in position["partitions"].items()
             },
-            tuple(Replaced(*one) for one in position.get("replaced", ())),
+            tuple(Replaced(*stored) for stored in position.get("replaced", ())),
         )
         for topic, position in document.items()
     }
 
 
 def history_to_json(history: History) -> list[int]:
-    """High watermark and leader epoch."""
+    """Return the high watermark and leader epoch."""
     return [history.offset, history.leader_epoch]
 
 
 def history_from_json(document: list[int] | None) -> History:
-    """The inverse of `history_to_json`; None is an unknown one."""
+    """Return the inverse of `history_to_json`; None is an unknown one."""
     return UNKNOWN_HISTORY if document is None else history_of(document[0], document[1])
 
 
@@ -127,7 +127,7 @@ class Compaction(NamedTuple):
 
 
 def plan_to_json(plan: Plan) -> dict[str, Any]:
-    """A plan as it is written to `plans` and shown by --dry-run."""
+    """Return a plan as it is written to `plans` and shown by --dry-run."""
     return {
         "version": VARIANT_VERSION if plan.has_variants else FORMAT_VERSION if plan.is_typed else UNTYPED_VERSION,
         "batch": plan.batch,
@@ -162,7 +162,7 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
 
 
 def plan_from_json(document: Mapping[str, Any]) -> Plan:
-    """The inverse of `plan_to_json`."""
+    """Return the inverse of `plan_to_json`."""
     return Plan(
         batch=document["batch"],
         created_ms=document["created_ms"],
@@ -200,12 +200,12 @@ def commit_to_json(
     now_ms: int,
     dropped: Collection[str] = (),
 ) -> dict[str, Any]:
-    """The commit of a plan; `outcomes` has an entry for every planned path, `after` are the positions after it.
+    """Return the commit of a plan; `outcomes` has an entry for every planned path, `after` are the positions after it.
 
     `dropped` are files of the written plan that are not part of the commit.
     """
     letters = [outcome.dead_letters for outcome in outcomes.values() if outcome.dead_letters is not None]
-    is_typed = plan.is_typed or any(one != HeldColumns() for one in after.columns.values())
+    is_typed = plan.is_typed or any(held != HeldColumns() for held in after.columns.values())
     return {
         "version": PARTIAL_VERSION
         if dropped
@@ -230,12 +230,12 @@ def commit_to_json(
 
 
 def compaction_plan_to_json(plan: Compaction) -> dict[str, Any]:
-    """A plan that replaces files."""
+    """Return a plan that replaces files."""
     return {"version": COMPACTION_VERSION, "batch": plan.batch, COMPACTION: plan._asdict()}
 
 
 def compaction_to_json(plan: Compaction, files: Sequence[WrittenFile], after: Positions, now_ms: int) -> dict[str, Any]:
-    """The commit of a compaction; without `files` it was abandoned, and replaced nothing."""
+    """Return the commit of a compaction; without `files` it was abandoned, and replaced nothing."""
     return {
         "version": VARIANT_VERSION if _has_variants(after) else COMPACTION_VERSION,
         "batch": plan.batch,
@@ -305,7 +305,7 @@ def _file_to_json(
 
 
 def sizes_from_json(document: Mapping[str, Any]) -> dict[str, int | None]:
-    """The sizes of the data files of a task by path; None where the commit has only that of all together."""
+    """Return the sizes of the data files of a task by path; None where the commit has only that of all together."""
     if "paths" not in document:
         return {document["path"]: document["bytes"]}
     paths = document["paths"]
@@ -322,18 +322,18 @@ def _lost_to_json(plan: Plan, outcomes: Mapping[str, FileOutcome]) -> dict[str, 
 
 
 def unreadable_to_json(outcomes: Iterable[FileOutcome]) -> list[dict[str, Any]]:
-    """The offsets that were left out because their batches are corrupt."""
+    """Return the offsets that were left out because their batches are corrupt."""
     return [
         {
-            "topic": one.tp.topic,
-            "partition": one.tp.partition,
-            "start": one.start,
-            "end": one.end,
-            "bytes": one.size,
-            "reason": one.reason,
+            "topic": range_.tp.topic,
+            "partition": range_.tp.partition,
+            "start": range_.start,
+            "end": range_.end,
+            "bytes": range_.size,
+            "reason": range_.reason,
         }
         for outcome in outcomes
-        for one in outcome.unreadable
+        for range_ in outcome.unreadable
     ]
 
 
@@ -345,7 +345,7 @@ def _filtered_to_json(plan: Plan, outcomes: Mapping[str, FileOutcome]) -> dict[s
 
 
 def parts_of(plan: Plan, outcomes: Mapping[str, FileOutcome]) -> list[tuple[PartitionRange, list[PartOutcome]]]:
-    """Results of every range, one part per file.  `outcomes` has an entry for every planned path."""
+    """Return the results of every range, one part per file.  `outcomes` has an entry for every planned path."""
     parts = {
         (file.path, range_.tp, file.start): part
         for path, shares in plan.shares().items()
@@ -363,13 +363,17 @@ def _path_set_from_json(document: Mapping[str, Any] | None) -> PathSet | None:
 
 
 def positions_from_json(document: Mapping[str, Any], batch: int) -> Positions:
-    """The positions after the commit of a batch.  Raises KeyError, TypeError and ValueError for other documents."""
+    """Return the positions after the commit of a batch.
+
+    Raises KeyError, TypeError and ValueError for other documents.
+    """
     held = document.get("columns")
     columns = (
         {topic: HeldColumns() for topic in document["positions"]}
         if held is None
         else {
-            topic: HeldColumns(type_from_json(one["key"]), type_from_json(one["value"])) for topic, one in held.items()
+            topic: HeldColumns(type_from_json(column["key"]), type_from_json(column["value"]))
+            for topic, column in held.items()
         }
     )
     letters = _path_set_from_json(document.get("all_dead_letters", _NO_LETTERS if held is None else None))

@@ -81,18 +81,18 @@ class CommitLog:
         """Existing files that a compaction has replaced."""
 
     def is_new(self) -> bool:
-        """Whether the folder has no plan."""
+        """Return whether the folder has no plan."""
         return not self._batches(layout.PLANS) and not self._batches(layout.COMMITS)
 
     def create(self) -> None:
-        """Creates the folder and the directories of the log."""
+        """Create the folder and the directories of the log."""
         self._files.prepare([layout.PLANS, layout.COMMITS])
         if self._mark:
             LayoutMark(self._files).claim(self._mark)
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
-        """Holds the lock during the returned context.  Raises Locked if another exporter has it.
+        """Hold the lock during the returned context.  Raises Locked if another exporter has it.
 
         Abandons a compaction that was interrupted.
         """
@@ -101,7 +101,7 @@ class CommitLog:
             yield
 
     def positions(self) -> Positions:
-        """Positions of the last commit; empty for a new folder."""
+        """Return the positions of the last commit; empty for a new folder."""
         last = max(self._batches(layout.COMMITS), default=None)
         if last is None:
             return Positions()
@@ -116,7 +116,7 @@ class CommitLog:
         return positions_from_json(document, last)
 
     def pending(self, positions: Positions) -> Plan | None:
-        """The plan without a commit, or None.  Raises BrokenExportFolder if plans and commits do not match."""
+        """Return the plan without a commit, or None.  Raises BrokenExportFolder if plans and commits do not match."""
         last = max(self._batches(layout.PLANS), default=-1)
         if last > positions.last_batch + 1:
             name = f"{self._files.location}/{layout.COMMITS}/{layout.batch_name(positions.last_batch + 1)}"
@@ -135,7 +135,7 @@ class CommitLog:
         return plan
 
     def plans(self) -> Iterator[Plan]:
-        """All plans of exports, in the order of batches."""
+        """Yield all plans of exports, in the order of batches."""
         for batch in sorted(self._batches(layout.PLANS)):
             document = self._read(layout.PLANS, batch)
             if COMPACTION not in document:
@@ -146,27 +146,27 @@ class CommitLog:
         return int(self._read(layout.COMMITS, batch)["committed_ms"])
 
     def committed_paths(self) -> dict[str, int]:
-        """All committed data files with their batch, except those that were compacted.  Reads all commits."""
+        """Return all committed data files with their batch, except those that were compacted.  Reads all commits."""
         return {path: file.batch for path, file in self._paths()[0].items()}
 
     def committed_letters(self, *, after: int = -1) -> dict[str, CommittedFile]:
-        """All committed files with dead letters of the batches after `after`.  Reads these commits."""
+        """Return all committed files with dead letters of the batches after `after`.  Reads these commits."""
         return {
-            one["path"]: CommittedFile(batch, one["bytes"])
+            letter_file["path"]: CommittedFile(batch, letter_file["bytes"])
             for batch in sorted(self._batches(layout.COMMITS))
             if batch > after
-            for one in self._read(layout.COMMITS, batch).get("dead_letters", ())
+            for letter_file in self._read(layout.COMMITS, batch).get("dead_letters", ())
         }
 
     def _committed_sizes(self) -> dict[str, int]:
-        """The sizes of all committed data files; where no commit has it, that of the existing file."""
+        """Return the sizes of all committed data files; where no commit has it, that of the existing file."""
         return {
             path: (self._files.size(path) or 0) if file.size is None else file.size
             for path, file in self._paths()[0].items()
         }
 
     def hidden_paths(self) -> set[str]:
-        """Files that were replaced by a compaction, and those that one has published before its commit."""
+        """Return the files that were replaced by a compaction, and those that one has published before its commit."""
         return self._paths()[1]
 
     def _paths(self) -> tuple[dict[str, CommittedFile], set[str]]:
@@ -186,17 +186,17 @@ class CommitLog:
         return found, hidden
 
     def write_plan(self, plan: Plan) -> None:
-        """Writes a plan.  Raises LostRace if another exporter has planned this batch."""
+        """Write a plan.  Raises LostRace if another exporter has planned this batch."""
         self._put(layout.PLANS, plan.batch, plan_to_json(plan))
 
     def write_compaction_plan(self, plan: Compaction) -> None:
-        """Writes the plan of a compaction.  Raises LostRace if another process has planned this batch."""
+        """Write the plan of a compaction.  Raises LostRace if another process has planned this batch."""
         self._put(layout.PLANS, plan.batch, compaction_plan_to_json(plan))
 
     def commit_compaction(
         self, plan: Compaction, files: Sequence[WrittenFile], positions: Positions, *, now_ms: int
     ) -> Positions:
-        """Replaces the files of the plan.  Without `files` the compaction is abandoned, and nothing is replaced.
+        """Replace the files of the plan.  Without `files` the compaction is abandoned, and nothing is replaced.
 
         Raises LostRace if the batch was committed or abandoned by another process.
         """
@@ -219,7 +219,7 @@ class CommitLog:
         return document and Compaction(**document)
 
     def _abandon_compaction(self) -> None:
-        """Commits an interrupted compaction as one without files, then removes its files.
+        """Commit an interrupted compaction as one without files, then remove its files.
 
         Raises BrokenExportFolder if it was not interrupted, but its commit was lost: then files that it replaced are
         gone, and the records are in its own.
@@ -248,7 +248,7 @@ class CommitLog:
         now_ms: int,
         dropped: Collection[str] = (),
     ) -> Positions:
-        """Commits a batch.  `outcomes` has one entry per planned path; `positions` are those before the batch.
+        """Commit a batch.  `outcomes` has one entry per planned path; `positions` are those before the batch.
 
         Raises LostRace if it has been committed.
         """
@@ -259,7 +259,9 @@ class CommitLog:
         if letters is None or letter_sizes is None:
             found = {path: file.size or 0 for path, file in self.committed_letters().items()}
             letters, letter_sizes = NO_PATHS.plus(found), NO_PATHS.plus(sized(found))
-        refused = {one.path: one.size for outcome in outcomes.values() if (one := outcome.dead_letters)}
+        refused = {
+            letter_file.path: letter_file.size for outcome in outcomes.values() if (letter_file := outcome.dead_letters)
+        }
         after = advance(
             positions,
             plan,
@@ -279,7 +281,7 @@ class CommitLog:
         return after
 
     def inventory(self, positions: Positions, pending: Plan | None, topics: Collection[str]) -> Inventory:
-        """Compares the folders of `topics` and of all exported topics with the commits.
+        """Compare the folders of `topics` and of all exported topics with the commits.
 
         The last commit has a summary of all files; the other commits are read only if it does not match.
         """
@@ -306,7 +308,7 @@ class CommitLog:
         )
 
     def _letters_inventory(self, positions: Positions, planned: Collection[str]) -> Inventory:
-        """Committed files with dead letters that do not exist or have another size."""
+        """Return the committed files with dead letters that do not exist or have another size."""
         if positions.dead_letters == NO_PATHS:
             return Inventory()
         unfinished = set(map(dead_letters_path, planned))
@@ -323,15 +325,15 @@ class CommitLog:
         return Inventory(missing=tuple(missing), damaged=_damaged(committed, present))
 
     def placed(self, plan: Plan) -> Plan:
-        """The plan itself, whose paths are those of this log unless all topics share a folder."""
+        """Return the plan itself, whose paths are those of this log unless all topics share a folder."""
         return plan.with_paths(lambda _, path: layout.shared_path(path)) if self._is_shared else plan
 
     def commits_of(self, plan: Plan) -> list[Plan]:
-        """The plan itself: the next run completes it as it is."""
+        """Return the plan itself: the next run completes it as it is."""
         return [plan]
 
     def remove_unfinished(self, topics: Collection[str]) -> None:
-        """Deletes temporary files of interrupted tasks and exporters, and compacted files of the last inventory."""
+        """Delete temporary files of interrupted tasks and exporters, and compacted files of the last inventory."""
         for path in self._hidden:
             self._files.remove(path)
         self._hidden = set()
@@ -343,7 +345,7 @@ class CommitLog:
         self._files.remove_scratch([*log, *lists, *data, *letters])
 
     def data_files(self, topics: Collection[str]) -> dict[str, int]:
-        """The sizes of all existing data files of the topics, by path."""
+        """Return the sizes of all existing data files of the topics, by path."""
         return {
             path: size
             for directory in self.topic_directories(topics)
@@ -352,14 +354,14 @@ class CommitLog:
         }
 
     def topic_directories(self, topics: Collection[str]) -> list[str]:
-        """The folders with files of the topics."""
+        """Return the folders with files of the topics."""
         names = self._files.names("")
         if self._is_shared:
             return [layout.SHARED_DIRECTORY] if layout.SHARED_DIRECTORY in names else []
         return [directory for topic in sorted(topics) for directory in layout.topic_directories(topic, names)]
 
     def _walk(self, directory: str, depth: int = 0) -> Iterator[tuple[str, list[str]]]:
-        """The directory and those of its partitions, with the names in them."""
+        """Yield the directory and those of its partitions, with the names in them."""
         names = self._files.names(directory)
         yield directory, names
         for name in names:
@@ -392,7 +394,7 @@ class CommitLog:
 
 
 def _damaged(committed: Mapping[str, CommittedFile], present: Mapping[str, int]) -> tuple[DamagedFile, ...]:
-    """Files that do not have the size with which they were committed."""
+    """Return the files that do not have the size with which they were committed."""
     return tuple(
         DamagedFile(path, file.batch, file.size, present[path])
         for path, file in sorted(committed.items())
@@ -401,7 +403,9 @@ def _damaged(committed: Mapping[str, CommittedFile], present: Mapping[str, int])
 
 
 def _is_data_file_in(directory: str, path: str) -> bool:
-    """Whether this is a data file in the directory or the directories of its partitions."""
+    """Return whether this is a data file in the directory or the directories of its partitions."""
     *partitions, name = path.removeprefix(f"{directory}/").split("/")
-    are_partitions = len(partitions) <= PARTITION_COLUMNS_MAX and all("=" in one for one in partitions)
+    are_partitions = len(partitions) <= PARTITION_COLUMNS_MAX and all(
+        "=" in directory_name for directory_name in partitions
+    )
     return are_partitions and layout.is_data_file(name)

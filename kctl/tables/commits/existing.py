@@ -94,7 +94,9 @@ class ExistingExport:
     """The export in a target."""
 
     def __init__(self, files: Files, *, catalog: str | None = None, namespace: str = "") -> None:
-        """Raises UsageError if there is none, or for options that do not fit; PackageMissing."""
+        """Read the mark of an export; raise UsageError if there is none, or for options that do not fit;
+        PackageMissing.
+        """
         mark = LayoutMark(files).held()
         if not mark:
             raise UsageError(f"{files.location} contains no export")
@@ -102,7 +104,7 @@ class ExistingExport:
         self._files = files
 
     def state(self) -> ExportState:
-        """The positions of all topics.  Raises BrokenExportFolder, TableFailed, KeepsChanging."""
+        """Return the positions of all topics.  Raises BrokenExportFolder, TableFailed, KeepsChanging."""
         if self.options.kind is not TableKind.PARQUET:
             return self._state_of_tables()
         log = self._commit_log()
@@ -116,7 +118,7 @@ class ExistingExport:
         return ExportState(kind=self.options.kind, topics=topics, pending=log.pending(positions), losses=losses)
 
     def _settled_inventory(self, log: CommitLog) -> tuple[Positions, Inventory]:
-        """Positions and inventory between two commits: a compaction removes files after its commit."""
+        """Return the positions and inventory between two commits: a compaction removes files after its commit."""
         positions = log.positions()
         for _ in range(READ_ATTEMPTS):
             inventory = log.inventory(positions, log.pending(positions), ())
@@ -126,16 +128,16 @@ class ExistingExport:
         raise KeepsChanging(f"exports into {self._files.location} commit all the time; repeat this later")
 
     def _losses(self, topics: Collection[str], inventory: Inventory) -> dict[str, str]:
-        """The first loss of each topic as text."""
+        """Return the first loss of each topic as text."""
         found = {topic: inventory.of(partial(self._is_of, topic=topic)) for topic in topics}
-        return {topic: text for topic, one in found.items() if (text := one.loss_text())}
+        return {topic: text for topic, selected in found.items() if (text := selected.loss_text())}
 
     def topic(self, name: str) -> ExportedTopic:
-        """The files of one topic.  Raises UsageError if it is not in the export; as `state`."""
+        """Return the files of one topic.  Raises UsageError if it is not in the export; as `state`."""
         return self._of_folder(name) if self.options.kind is TableKind.PARQUET else self._of_table(name)
 
     def outstanding_letters(self, name: str, *, after: int) -> OutstandingLetters | None:
-        """The dead letters of the batches of a topic after batch `after`; None if the topic has no batch."""
+        """Return the dead letters of the batches of a topic after batch `after`; None if the topic has no batch."""
         directory = "" if self.options.is_shared else layout.topic_directory(name)
         if self.options.kind is TableKind.PARQUET:
             log = self._commit_log()
@@ -198,7 +200,7 @@ class ExistingExport:
         return tuple(sorted(found.difference(map(dead_letters_path, planned))))
 
     def _settled_files(self, log: CommitLog, name: str) -> tuple[Positions, set[str], Plan | None]:
-        """Positions, files and pending plan between two commits.
+        """Return the positions, files and pending plan between two commits.
 
         The files are listed between two readings of the same positions, so all committed ones are there; each other one
         belongs to a plan that was written before, which is pending now.
@@ -263,7 +265,7 @@ class ExistingExport:
         return ExportState(kind=self.options.kind, topics=found, pending=None, losses=losses)
 
     def tables(self) -> Iterator[tuple[str, Table]]:
-        """The tables with their directories; they may not exist."""
+        """Yield the tables with their directories; they may not exist."""
         if self.options.is_shared:
             yield "", table_opener(self.options, self._files, [])("")
             return
@@ -284,7 +286,7 @@ class ExistingExport:
 def _planned(
     plans: Iterator[Plan], topic: str, positions: Positions
 ) -> tuple[dict[int, int], set[Isolation], Columns | None]:
-    """The first offset of each partition in its last incarnation, the isolation levels, and the last columns."""
+    """Return the first offset of each partition in its last incarnation, the isolation levels, and the last columns."""
     last = {p: at.incarnation for p, at in positions.topics[topic].partitions.items()}
     starts: dict[int, int] = {}
     isolations: set[Isolation] = set()

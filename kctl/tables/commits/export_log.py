@@ -15,39 +15,39 @@ class ExportLog(Protocol):
     """The log of one target.  Methods that write expect the lock to be held."""
 
     def is_new(self) -> bool:
-        """Whether nothing has been exported to the target."""
+        """Return whether nothing has been exported to the target."""
         ...
 
     def create(self) -> None:
-        """Prepares the target; an existing one is fine."""
+        """Prepare the target; an existing one is fine."""
         ...
 
     def lock(self) -> AbstractContextManager[object]:
-        """Holds the lock during the returned context.  Raises Locked if another exporter has it."""
+        """Hold the lock during the returned context.  Raises Locked if another exporter has it."""
         ...
 
     def positions(self) -> Positions:
-        """Positions after the last commit; empty for a new target."""
+        """Return the positions after the last commit; empty for a new target."""
         ...
 
     def pending(self, positions: Positions) -> Plan | None:
-        """The plan of an interrupted run that has to be carried out unchanged, or None."""
+        """Return the plan of an interrupted run that has to be carried out unchanged, or None."""
         ...
 
     def inventory(self, positions: Positions, pending: Plan | None, topics: Collection[str]) -> Inventory:
-        """Compares the data files of the topics with the commits."""
+        """Compare the data files of the topics with the commits."""
         ...
 
     def placed(self, plan: Plan) -> Plan:
-        """The plan with the paths that files of this log have."""
+        """Return the plan with the paths that files of this log have."""
         ...
 
     def commits_of(self, plan: Plan) -> list[Plan]:
-        """The parts of the plan that are committed each by itself: one, or one per table."""
+        """Return the parts of the plan that are committed each by itself: one, or one per table."""
         ...
 
     def write_plan(self, plan: Plan) -> None:
-        """Records the plan, if interrupted plans are carried out again.  Raises LostRace."""
+        """Record the plan, if interrupted plans are carried out again.  Raises LostRace."""
         ...
 
     def write_commit(
@@ -59,16 +59,16 @@ class ExportLog(Protocol):
         now_ms: int,
         dropped: Collection[str] = (),
     ) -> Positions:
-        """Publishes a batch; returns the positions after it.  Raises LostRace if another exporter was first.
+        """Publish a batch; return the positions after it.  Raises LostRace if another exporter was first.
 
         `dropped` are finished files that a plan before had and this part of it has not: they are removed.
         """
         ...
 
     def abandon(self, plan: Plan, positions: Positions, *, now_ms: int, dropped: Collection[str]) -> Positions:
-        """Ends a written plan of which no part could be carried out, so that another one can be written."""
+        """End a written plan of which no part could be carried out, so that another one can be written."""
         ...
 
     def remove_unfinished(self, topics: Collection[str]) -> None:
-        """Deletes what interrupted tasks and exporters have left."""
+        """Delete what interrupted tasks and exporters have left."""
         ...

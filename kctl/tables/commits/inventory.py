@@ -41,14 +41,14 @@ class Inventory:
     """Whether the target is marked as one of tables, so that the metadata of a table may be what is missing."""
 
     def of(self, is_selected: Callable[[str], bool]) -> Inventory:
-        """The missing and damaged files whose paths are selected."""
+        """Return the missing and damaged files whose paths are selected."""
         return Inventory(
-            missing=tuple(one for one in self.missing if is_selected(one[0])),
-            damaged=tuple(one for one in self.damaged if is_selected(one.path)),
+            missing=tuple(loss for loss in self.missing if is_selected(loss[0])),
+            damaged=tuple(file for file in self.damaged if is_selected(file.path)),
         )
 
     def loss_text(self) -> str:
-        """Error text for rows that were exported and are gone; empty without any."""
+        """Return the error text for rows that were exported and are gone; empty without any."""
         if self.set_back:
             table, batch = self.set_back[0]
             return (
@@ -67,7 +67,7 @@ class Inventory:
         return ""
 
     def unknown_text(self) -> str:
-        """Error text for the unknown files."""
+        """Return the error text for the unknown files."""
         if self.is_table:
             return (
                 f"there is no table with {self.unknown[0]}{_more(self.unknown)}: if its metadata was lost, restore it; "

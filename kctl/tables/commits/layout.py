@@ -59,7 +59,7 @@ class NamedRange(NamedTuple):
 
 
 def topic_directory(topic: str, *, topic_id: UUID = ZERO_UUID, incarnation: int = 0) -> str:
-    """The folder of one incarnation of a topic.
+    """Return the folder of one incarnation of a topic.
 
     The first one has the topic's name.  The others also have the topic id, unless the brokers give none.
     """
@@ -69,7 +69,7 @@ def topic_directory(topic: str, *, topic_id: UUID = ZERO_UUID, incarnation: int 
 
 
 def short_name(topic: str) -> str:
-    """The name of a topic's first folder, or a shorter one for the topic alone."""
+    """Return the name of a topic's first folder, or a shorter one for the topic alone."""
     name = topic_directory(topic)
     if len(name) <= TOPIC_PART_CHARACTERS_MAX:
         return name
@@ -78,14 +78,14 @@ def short_name(topic: str) -> str:
 
 
 def topic_directories(topic: str, names: Iterable[str]) -> list[str]:
-    """The directories among `names`, the entries of an export folder, with files of the topic."""
+    """Return the directories among `names`, the entries of an export folder, with files of the topic."""
     first = topic_directory(topic)
     later = tuple(f"{name}+r" for name in _names_in_files(topic))
     return sorted(name for name in names if name == first or name.startswith(later))
 
 
 def data_path(topic: str, ranges: Sequence[NamedRange], *, topic_id: UUID = ZERO_UUID, incarnation: int = 0) -> str:
-    """Path of the data file with the given ranges of one incarnation of a topic."""
+    """Return the path of the data file with the given ranges of one incarnation of a topic."""
     name = short_name(topic)
     if len(ranges) == 1:
         ((partition, start, end),) = ranges
@@ -99,45 +99,45 @@ def data_path(topic: str, ranges: Sequence[NamedRange], *, topic_id: UUID = ZERO
 
 
 def shared_path(path: str) -> str:
-    """The path of a data file in the folder for all topics."""
+    """Return the path of a data file in the folder for all topics."""
     return f"{SHARED_DIRECTORY}/{path.rpartition('/')[2]}"
 
 
 def topic_part(path: str) -> str:
-    """What the name of a data file has of its topic."""
+    """Return what the name of a data file has of its topic."""
     name = path.rpartition("/")[2]
     prefix = "+" if name.startswith("+") else ""
     return prefix + name.removeprefix("+").partition("+")[0]
 
 
 def is_file_of(path: str, topic: str) -> bool:
-    """Whether the name of a data file is one of the topic."""
+    """Return whether the name of a data file is one of the topic."""
     return topic_part(path) in _names_in_files(topic)
 
 
 def _names_in_files(topic: str) -> set[str]:
-    """What names have of a topic; earlier versions did not cut long ones."""
+    """Return what names have of a topic; earlier versions did not cut long ones."""
     return {topic_directory(topic), short_name(topic)}
 
 
 def incarnation_of(path: str) -> int:
-    """The incarnation in the name of a data file."""
+    """Return the incarnation in the name of a data file."""
     _, plus, number = path.removesuffix(DATA_SUFFIX).rpartition("+r")
     return int(number) if plus and number.isdecimal() else 0
 
 
 def is_data_file(name: str) -> bool:
-    """Whether readers of Parquet folders read a file of this name."""
+    """Return whether readers of Parquet folders read a file of this name."""
     return name.endswith(DATA_SUFFIX) and not name.startswith(("_", "."))
 
 
 def batch_name(batch: int) -> str:
-    """The file name of a batch's plan and of its commit."""
+    """Return the file name of a batch's plan and of its commit."""
     return f"{batch:012d}.json"
 
 
 def batch_number(name: str) -> int | None:
-    """The batch that a file in `plans` or `commits` belongs to; None for other files."""
+    """Return the batch that a file in `plans` or `commits` belongs to; None for other files."""
     stem, _, suffix = name.partition(".")
     return int(stem) if suffix == "json" and stem.isdecimal() else None
 
@@ -155,7 +155,7 @@ class LayoutMark:
         self._files = files
 
     def check(self, mark: str) -> None:
-        """Raises UsageError if the target has an export with other options."""
+        """Raise UsageError if the target has an export with other options."""
         held = self.held()
         if held and held != mark:
             raise UsageError(
@@ -163,12 +163,12 @@ class LayoutMark:
             )
 
     def claim(self, mark: str) -> None:
-        """Marks a new target."""
+        """Mark a new target."""
         self._files.create(TABLE_MARK, mark.encode())
         self.check(mark)
 
     def held(self) -> str:
-        """The options of the export that the target has; empty if it has none."""
+        """Return the options of the export that the target has; empty if it has none."""
         try:
             return self._files.read(TABLE_MARK).decode(errors="replace")
         except FileNotFoundError:
@@ -187,7 +187,9 @@ DEPTH_MAX = 5
 
 
 def unmarked_files(files: Files, directories: Collection[str]) -> list[str]:
-    """Paths of the data files in and below the directories; those whose names begin with `_` or `.` are skipped."""
+    """Return the paths of the data files in and below the directories; those whose names begin with `_` or `.` are
+    skipped.
+    """
     return sorted(path for directory in directories for path in _below(files, directory, 0))
 
 

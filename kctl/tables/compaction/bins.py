@@ -45,14 +45,14 @@ class CompactedTable(NamedTuple):
 
 
 def bins_of(sources: Iterable[SourceFile], target_bytes: int) -> list[list[SourceFile]]:
-    """Small files of one group, in the given order, up to the target size together; at least two each."""
+    """Return small files of one group, in the given order, up to the target size together; at least two each."""
     open_bins: dict[Hashable, list[SourceFile]] = {}
     found: list[list[SourceFile]] = []
     for source in sources:
         if source.size >= target_bytes * SMALL_SHARE:
             continue
         held = open_bins.setdefault(source.group, [])
-        is_full = sum(one.size for one in held) + source.size > target_bytes
+        is_full = sum(source_file.size for source_file in held) + source.size > target_bytes
         if held and (is_full or len(held) >= COMPACTED_FILES_PER_FILE_MAX):
             found.append(held)
             held = open_bins[source.group] = []
@@ -63,7 +63,9 @@ def bins_of(sources: Iterable[SourceFile], target_bytes: int) -> list[list[Sourc
 def summary(
     table: str, files: int, bins: Sequence[Sequence[SourceFile]], sizes: Sequence[int] | None
 ) -> CompactedTable:
-    """The row of a table with `files` files; `sizes` are those of the merged files, None if there are none yet."""
+    """Return the row of a table with `files` files; `sizes` are those of the merged files, None if there are none
+    yet.
+    """
     merged = sum(map(len, bins))
     status = "nothing to do" if not bins else "planned" if sizes is None else "compacted"
     before = sum(source.size for held in bins for source in held)

@@ -35,7 +35,7 @@ BINS_PER_BATCH_MAX = 16
 def compact_folder(
     files: Files, log: CommitLog, *, target_bytes: int, compression: str, clock: Clock, is_dry_run: bool
 ) -> list[CompactedTable]:
-    """Compacts all topics of a folder.
+    """Compact all topics of a folder.
 
     Raises Locked, LostRace, NotCompactable, DataLoss, UnknownFiles and OSError; the log is then as before, or the
     compaction is abandoned by the next run.
@@ -55,7 +55,7 @@ def compact_folder(
                 for first in range(0, len(bins), BINS_PER_BATCH_MAX):
                     some = bins[first : first + BINS_PER_BATCH_MAX]
                     positions, written = _compact(files, log, positions, some, compression, clock)
-                    sizes += [one.size for one in written]
+                    sizes += [file.size for file in written]
             found.append(summary(directory, len(paths), bins, sizes))
         return found
 
@@ -80,14 +80,14 @@ def _compact(
     compression: str,
     clock: Clock,
 ) -> tuple[Positions, list[WrittenFile]]:
-    """Merges some bins in one batch; returns the positions after it."""
+    """Merge some bins in one batch; return the positions after it."""
     batch = positions.last_batch + 1
     merged: dict[str, tuple[Path, int]] = {}
     try:
         for number, held in enumerate(bins):
             path = _merged_path(held[0].path, batch, number)
-            merged[path] = merge(files, [one.path for one in held], partial(files.scratch, path), compression)
-        removed = tuple(one.path for held in bins for one in held)
+            merged[path] = merge(files, [source.path for source in held], partial(files.scratch, path), compression)
+        removed = tuple(source.path for held in bins for source in held)
         plan = Compaction(batch, clock.now_ms(), uuid4().hex, tuple(merged), removed)
         log.write_compaction_plan(plan)
         written = []

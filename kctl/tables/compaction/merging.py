@@ -25,7 +25,8 @@ BATCH_ROWS = 1 << 16
 def sources_of(
     files: Files, paths: Iterable[str], target_bytes: int, group_of: Callable[[str], Hashable]
 ) -> list[SourceFile]:
-    """The files with their sizes and groups: of `group_of` and by columns.  Footers of small files only are read.
+    """Return the files with their sizes and groups: of `group_of` and by columns.  Footers of small files only are
+    read.
 
     Raises DataLoss for a file that does not exist or is damaged.
     """
@@ -45,7 +46,7 @@ def sources_of(
 
 
 def merge(files: Files, paths: Sequence[str], open_path: Callable[[], Path], compression: str) -> tuple[Path, int]:
-    """Writes the rows of the files, in their order, to a scratch file; returns it and the number of rows.
+    """Write the rows of the files, in their order, to a scratch file; return it and the number of rows.
 
     Raises DataLoss for a damaged file.
     """
@@ -87,7 +88,7 @@ class _Metadata:
         self._is_complete = True
 
     def add(self, entries: dict[str, str]) -> None:
-        """Adds those of a file."""
+        """Add those of a file."""
         self._columns = entries.get(COLUMNS_KEY, "")
         matches = [RANGE.fullmatch(text) for text in entries.get(RANGE_KEY, "").split("; ")]
         parts = json.loads(entries.get(PARTS_KEY, "[]"))

@@ -32,7 +32,7 @@ MERGED = "data/compacted"
 def compact_table(
     files: Files, table: Table, directory: str, *, target_bytes: int, compression: str, is_dry_run: bool
 ) -> CompactedTable | None:
-    """Compacts the table in a directory of the target; None if there is none.  Raises TableFailed."""
+    """Compact the table in a directory of the target; None if there is none.  Raises TableFailed."""
     if table.state() is None:
         return None
     if table.has_row_deletes():
@@ -48,18 +48,18 @@ def compact_table(
     try:
         for held in bins:
             path = f"{prefix}{MERGED}/{uuid4().hex}{DATA_SUFFIX}"
-            scratch, records = merge(files, [one.path for one in held], partial(files.scratch, path), compression)
+            scratch, records = merge(files, [source.path for source in held], partial(files.scratch, path), compression)
             merged = WrittenFile(path.removeprefix(prefix), scratch.stat().st_size, records)
             files.publish(scratch, path)
-            replacements.append(Replacement([one.path.removeprefix(prefix) for one in held], merged))
+            replacements.append(Replacement([source.path.removeprefix(prefix) for source in held], merged))
         _commit(table, replacements)
     except TableFailed:
         raise  # the commit may have arrived
     except BaseException:
-        for one in replacements:
-            files.remove(f"{prefix}{one.merged.path}")
+        for replacement in replacements:
+            files.remove(f"{prefix}{replacement.merged.path}")
         raise
-    return summary(table.name, len(partitions), bins, [one.merged.size for one in replacements])
+    return summary(table.name, len(partitions), bins, [replacement.merged.size for replacement in replacements])
 
 
 def _commit(table: Table, replacements: list[Replacement]) -> None:
@@ -69,9 +69,9 @@ def _commit(table: Table, replacements: list[Replacement]) -> None:
         except Conflict:
             table.state()
             present = table.paths()
-            if {one.merged.path for one in replacements} <= present:
+            if {replacement.merged.path for replacement in replacements} <= present:
                 return  # its own commit, whose response was lost
-            if not {path for one in replacements for path in one.removed} <= present:
+            if not {path for replacement in replacements for path in replacement.removed} <= present:
                 break
         else:
             return
@@ -93,7 +93,7 @@ class CompactRequest:
 
 
 def compact_export(request: CompactRequest, files: Files, clock: Clock) -> list[CompactedTable]:
-    """Compacts all topics or tables of a target, one after the other.
+    """Compact all topics or tables of a target, one after the other.
 
     Raises UsageError, PackageMissing, TableFailed, Locked, LostRace, NotCompactable, DataLoss and
     UnknownFiles.
@@ -124,4 +124,4 @@ def compact_export(request: CompactRequest, files: Files, clock: Clock) -> list[
                 )
                 for directory, table in existing.tables()
             ]
-            return [one for one in found if one is not None]
+            return [row for row in found if row is not None]

@@ -51,7 +51,7 @@ logger = logging.getLogger(__name__)
 
 DEFAULT_SERVERS = "127.0.0.1:9092"
 TIMEOUT_MS = 30_000
-_FORMATS = tuple(one.value for one in Format)
+_FORMATS = tuple(format_.value for format_ in Format)
 _ISOLATION = {"read_committed": IsolationLevel.READ_COMMITTED, "read_uncommitted": IsolationLevel.READ_UNCOMMITTED}
 _OPTIONS = (
     *("bootstrap.servers", "command.config", "topic", "schema.registry", "isolation"),
@@ -62,7 +62,7 @@ _OPTIONS = (
 
 
 def register(spark: Any) -> None:
-    """Makes the format available in a session, and sends kctl's code to the executors of a cluster."""
+    """Make the format available in a session, and send kctl's code to the executors of a cluster."""
     spark.dataSource.register(KctlDataSource)
     if spark.sparkContext.master.partition("[")[0] == "local":
         return
@@ -76,11 +76,11 @@ class KctlDataSource(datasource.DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name for `format`."""
+        """Return the name for `format`."""
         return "kctl"
 
     def schema(self) -> Any:
-        """The columns of an export with the same options.  May read schemas from the registry."""
+        """Return the columns of an export with the same options.  May read schemas from the registry."""
         source = source_of(self.options)
         columns = schema(include_headers=source.include_headers, columns=source.columns, headers=source.headers)
         return from_arrow_schema(with_spark_variants(columns))
@@ -97,7 +97,7 @@ class KctlDataSource(datasource.DataSource):
 
 
 def source_of(options: Mapping[str, str]) -> TopicSource:
-    """The source that the options describe; their names are compared without case.
+    """Return the source that the options describe; their names are compared without case.
 
     Raises UsageError, ConfigError, and errors of the schema registry.
     """
@@ -179,9 +179,9 @@ def _field(name: str, format_: str, schema: str) -> FieldOptions:
 
 
 def _columns(options: DecodingOptions, topics: tuple[str, ...], properties: Mapping[str, str], url: str) -> Columns:
-    """The columns of all topics together."""
+    """Return the columns of all topics together."""
     registry = None
-    if any(one.needs_registry for one in options.fields):
+    if any(field.needs_registry for field in options.fields):
         found = registry_settings(properties, url or None)
         if found is None:
             raise UsageError("no schema registry: set schema.registry, or schema.registry.url in command.config")

@@ -16,7 +16,7 @@ EngineSettings = SparkSettings | LocalSettings
 
 
 def require_engine(settings: EngineSettings) -> None:
-    """Raises SparkMissing or PackageMissing, with instructions, if a requirement is missing."""
+    """Raise SparkMissing or PackageMissing, with instructions, if a requirement is missing."""
     if isinstance(settings, SparkSettings):
         require_spark()
         return
@@ -29,7 +29,7 @@ StartEngine = Callable[[EngineSettings, Callable[[str], None]], AbstractContextM
 
 
 def start_engine(settings: EngineSettings, on_note: Callable[[str], None]) -> AbstractContextManager[TaskRunner]:
-    """A runner for one export, which may call `on_note` with what it waits for.
+    """Return a runner for one export, which may call `on_note` with what it waits for.
 
     Entering it raises SparkFailed, SparkMissing and UsageError.
     """
@@ -51,7 +51,7 @@ class Pace:
         self._offsets = 0
 
     def observe(self, done: JobProgress, *, now_s: float) -> tuple[int, str]:
-        """Processed offsets, never decreasing, and a note with records, bytes, rate and remaining time.
+        """Return the processed offsets, never decreasing, and a note with records, bytes, rate and remaining time.
 
         Between the end of a task and its report to the driver its offsets are missing in `done`.  Files of an
         interrupted run count as done, but have no part in the rates and the remaining time.
@@ -71,7 +71,7 @@ class Pace:
 
 
 def size_text(count: float) -> str:
-    """Formats a number of bytes in decimal units."""
+    """Format a number of bytes in decimal units."""
     if count < 1000:
         return f"{count:.0f} B"
     unit = 0

@@ -45,7 +45,7 @@ class Verdict(NamedTuple):
 
 
 def step(state: WatchState, seen: Seen, now_ms: int) -> tuple[WatchState, Verdict]:
-    """The state after an observation."""
+    """Return the state after an observation."""
     if seen.executors > 0:
         return WatchState(None, has_had_executors=True), Verdict()
     absent_since_ms = now_ms if state.absent_since_ms is None else state.absent_since_ms

@@ -52,13 +52,13 @@ class TaskRunner(Protocol):
         ...
 
     def run(self, tasks: Sequence[FileTask], on_progress: Callable[[JobProgress], None]) -> dict[str, FileOutcome]:
-        """Runs the tasks and returns their results by planned path.  Raises SparkFailed."""
+        """Run the tasks and return their results by planned path.  Raises SparkFailed."""
         ...
 
 
 @contextlib.contextmanager
 def spark_runner(settings: SparkSettings, on_note: Callable[[str], None]) -> Iterator[TaskRunner]:
-    """Starts Spark for one run.  Raises SparkFailed, SparkMissing and UsageError."""
+    """Start Spark for one run.  Raises SparkFailed, SparkMissing and UsageError."""
     with running_spark(settings, class_archive_option=use_option(), on_note=on_note) as spark:
         yield SparkRunner(spark)
 
@@ -88,8 +88,8 @@ class SparkRunner:
         offsets, records, bytes_in, files = (context.accumulator(0) for _ in range(4))
         reused_offsets, reused_records, reused_bytes = (context.accumulator(0) for _ in range(3))
 
-        def carry_out(one: tuple[bytes, int]) -> FileOutcome:
-            pickled, offset_count = one
+        def carry_out(task: tuple[bytes, int]) -> FileOutcome:
+            pickled, offset_count = task
             outcome = run_pickled(pickled, progress_path)
             offsets.add(offset_count)
             records.add(outcome.records)
@@ -127,7 +127,7 @@ class SparkRunner:
 
 
 def portable(settings: ClientSettings) -> ClientSettings:
-    """The settings for processes on other machines: with the contents of TLS stores.  Raises ConfigError."""
+    """Return the settings for processes on other machines: with the contents of TLS stores.  Raises ConfigError."""
     security = settings.security
     return settings if security is None else settings._replace(security=security.with_contents())
 
@@ -160,7 +160,7 @@ def tasks_of(
     headers: HeaderForm = HEADER_LIST,
     letters_have_headers: bool = False,
 ) -> list[FileTask]:
-    """One task per planned file, those with most offsets first.
+    """Return one task per planned file, those with most offsets first.
 
     `is_for_table`: an Iceberg or Delta table.  `has_incarnation_column`: incarnations of a topic are distinguished by a
     column, not by folders.
@@ -210,19 +210,19 @@ _ERRORS: Mapping[Failure, type[KctlError]] = {
 
 
 def failed_ranges(outcomes: Mapping[str, FileOutcome]) -> dict[TopicPartition, KctlError]:
-    """The partitions because of which tasks failed; empty if a task failed for another reason, or none did."""
+    """Return the partitions because of which tasks failed; empty if a task failed for another reason, or none did."""
     failed = [outcome for outcome in outcomes.values() if outcome.failure]
     if not all(outcome.failed for outcome in failed):
         return {}
     found: dict[TopicPartition, KctlError] = {}
     for outcome in failed:
-        for one in outcome.failed:
-            found.setdefault(one.tp, _ERRORS[one.failure](one.message))
+        for range_ in outcome.failed:
+            found.setdefault(range_.tp, _ERRORS[range_.failure](range_.message))
     return found
 
 
 def check_outcomes(outcomes: Mapping[str, FileOutcome]) -> None:
-    """Raises DataLoss, ClusterUnreachable or KctlError if a task has failed; the batch must not be committed then."""
+    """Raise DataLoss, ClusterUnreachable or KctlError if a task has failed; the batch must not be committed then."""
     failed = [outcome for outcome in outcomes.values() if outcome.failure]
     if not failed:
         return

@@ -53,7 +53,7 @@ class LocalSettings:
 
 @contextlib.contextmanager
 def local_runner(settings: LocalSettings) -> Iterator[TaskRunner]:
-    """Starts the local engine for one run."""
+    """Start the local engine for one run."""
     # Read when numpy is imported: its linear algebra, of which an export needs none, starts a thread per processor.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     yield LocalRunner(settings.processes)
@@ -98,7 +98,7 @@ class LocalRunner:
                 while waiting and len(workers) < self._processes:
                     workers.append(self._start(waiting.popleft(), directory))
                 ready = wait([worker.pipe for worker in workers], POLL_INTERVAL_S)
-                for worker in [each for each in workers if each.pipe in ready]:
+                for worker in [candidate for candidate in workers if candidate.pipe in ready]:
                     task = worker.task
                     outcome = _received(worker.pipe)
                     if outcome is None or not waiting:
@@ -135,7 +135,7 @@ class LocalRunner:
 
 
 def _run_here(task: FileTask, on_progress: Callable[[JobProgress], None]) -> dict[str, FileOutcome]:
-    """Runs the only task in this process."""
+    """Run the only task in this process."""
     from kctl.tables.exec.task import export_file  # noqa: PLC0415 - imports numpy and pyarrow
 
     outcome = export_file(task, report=lambda done: on_progress(_progress({}, 1, 0, done)))
@@ -145,13 +145,13 @@ def _run_here(task: FileTask, on_progress: Callable[[JobProgress], None]) -> dic
 
 
 def _send(worker: _Worker) -> None:
-    """Sends the worker its task, which has secrets of the client: never give it as an argument of a process."""
+    """Send the worker its task, which has secrets of the client: never give it as an argument of a process."""
     with contextlib.suppress(OSError):  # the worker has died, which the next read finds
         worker.pipe.send_bytes(pickle.dumps(worker.task))
 
 
 def _received(pipe: Connection) -> FileOutcome | None:
-    """The outcome of a task; None if its process has died."""
+    """Return the outcome of a task; None if its process has died."""
     try:
         outcome = pipe.recv()
     except (EOFError, OSError):
@@ -161,13 +161,13 @@ def _received(pipe: Connection) -> FileOutcome | None:
 
 
 def _end(worker: _Worker) -> None:
-    """Ends a worker, which exits at the end of its pipe."""
+    """End a worker, which exits at the end of its pipe."""
     worker.pipe.close()
     worker.process.join()
 
 
 def _run_tasks(directory: str, pipe: Connection) -> None:
-    """Runs in a process of its own: the tasks that come through the pipe, until it ends."""
+    """Run, in a process of its own, the tasks that come through the pipe, until it ends."""
     # The terminal sends SIGINT to all processes; the driver ends its workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_driver, name="end-with-driver", daemon=True).start()

@@ -32,7 +32,7 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 def build_package(directory: Path) -> Path:
-    """Writes the zip into `directory`; the same code gives the same bytes and name."""
+    """Write the zip into `directory`; the same code gives the same bytes and name."""
     root = Path(kctl.__file__).parent
     sources = [(path.relative_to(root.parent).as_posix(), path.read_bytes()) for path in sorted(_sources(root))]
     sources += [(name, path.read_bytes()) for name, path in sorted(_compiled(root))]
@@ -56,7 +56,7 @@ def _sources(root: Path) -> Iterator[Path]:
 
 
 def _compiled(root: Path) -> Iterator[tuple[str, Path]]:
-    """Names and paths of the compiled modules, and of those that they import."""
+    """Yield the names and paths of the compiled modules, and of those that they import."""
     if not walk_is_compiled():
         return
     importlib.import_module("kctl.records.compiled.walk")

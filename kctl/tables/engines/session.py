@@ -54,7 +54,7 @@ Result = TypeVar("Result")
 
 
 def in_background(work: Callable[[], Result], *, name: str) -> Future[Result]:
-    """Starts the work in a thread of its own."""
+    """Start the work in a thread of its own."""
     future: Future[Result] = Future()
 
     def run() -> None:
@@ -68,7 +68,7 @@ def in_background(work: Callable[[], Result], *, name: str) -> Future[Result]:
 
 
 def is_done_within(future: Future[Result], timeout_s: float) -> bool:
-    """Waits for the end of the work, at most this long."""
+    """Wait for the end of the work, at most this long."""
     try:
         future.exception(timeout=timeout_s)
     except TimeoutError:
@@ -178,12 +178,12 @@ class SparkSettings:
 
 
 def is_submitted() -> bool:
-    """Whether spark-submit runs this program; it has started the JVM and selected the master."""
+    """Return whether spark-submit runs this program; it has started the JVM and selected the master."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def require_spark() -> None:
-    """Raises SparkMissing with instructions if a requirement is missing."""
+    """Raise SparkMissing with instructions if a requirement is missing."""
     missing = [name for name in ("pyspark", "pyarrow", "numpy") if find_spec(name) is None]
     if missing:
         raise SparkMissing(f"{', '.join(missing)} missing: pip install 'kctl-kafka[spark]'")
@@ -195,7 +195,7 @@ def require_spark() -> None:
 
 
 def java() -> str | None:
-    """The Java that Spark will use: from JAVA_HOME, else from the PATH."""
+    """Return the Java that Spark will use: from JAVA_HOME, else from the PATH."""
     home = os.environ.get("JAVA_HOME")
     return shutil.which("java", path=os.path.join(home, "bin")) if home else shutil.which("java")
 
@@ -224,7 +224,7 @@ class RunningSpark:
         return str(self.context.applicationId)
 
     def run_job(self, group: str, work: Callable[[], Result], on_poll: Callable[[], None] = lambda: None) -> Result:
-        """Runs a job in a thread of its own, and `on_poll` meanwhile.
+        """Run a job in a thread of its own, and `on_poll` meanwhile.
 
         Raises SparkFailed if the job fails or has no executors any more.  Then, and at any exception of `on_poll`, the
         job is cancelled.
@@ -250,7 +250,7 @@ class RunningSpark:
         return job.result()
 
     def executor_count(self) -> int | None:
-        """The number of registered executors; None if the JVM does not tell."""
+        """Return the number of registered executors; None if the JVM does not tell."""
         try:
             infos = self.context._jsc.sc().statusTracker().getExecutorInfos()  # noqa: SLF001 - Python's lacks it
             return len(infos) - 1  # without the driver
@@ -258,11 +258,11 @@ class RunningSpark:
             return None  # the job fails too, and tells the reason
 
     def lost(self, reason: str) -> SparkFailed:
-        """The exception for a job without executors; keeps the log."""
+        """Return the exception for a job without executors; keep the log."""
         return SparkFailed(f"{reason}{_log_note(self._log)}")
 
     def failure(self, error: Exception) -> SparkFailed:
-        """The exception for a failed job; keeps the log."""
+        """Return the exception for a failed job; keep the log."""
         reason = _death(self._process, error) or f"the Spark job failed: {_message(error)}"
         return SparkFailed(f"{reason}{_log_note(self._log)}")
 
@@ -278,7 +278,7 @@ class _ExecutorWatch:
         self._polled_ms = -WATCH_INTERVAL_MS
 
     def poll(self) -> None:
-        """Raises SparkFailed if the job is to be given up."""
+        """Raise SparkFailed if the job is to be given up."""
         now_ms = time.monotonic_ns() // 1_000_000
         if self._settings.is_local or now_ms - self._polled_ms < WATCH_INTERVAL_MS:
             return
@@ -303,7 +303,7 @@ def running_spark(
     end_timeout_s: float | None = None,
     on_note: Callable[[str], None] = lambda text: None,
 ) -> Iterator[RunningSpark]:
-    """Runs Spark with kctl's code on its executors.  Raises SparkFailed, and UsageError for an invalid master.
+    """Run Spark with kctl's code on its executors.  Raises SparkFailed, and UsageError for an invalid master.
 
     `on_note` is called while executors are waited for.
 
@@ -342,7 +342,7 @@ def running_spark(
 
 
 def _check_executors(spark: RunningSpark, packages: tuple[str, ...]) -> None:
-    """Raises SparkFailed with host, Python and missing packages of an executor on which tasks cannot run.
+    """Raise SparkFailed with host, Python and missing packages of an executor on which tasks cannot run.
 
     One task per core that has registered so far; the tasks of the export check again.
     """
@@ -359,20 +359,20 @@ def _check_executors(spark: RunningSpark, packages: tuple[str, ...]) -> None:
 
 
 def _add_to_python_path(directory: Path) -> None:
-    """Lets the Python processes of a local Spark import kctl as this process does, with the compiled record walk."""
+    """Let the Python processes of a local Spark import kctl as this process does, with the compiled record walk."""
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     if str(directory) not in paths:
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(directory), *paths]))
 
 
 def _check_standalone_master(settings: SparkSettings) -> None:
-    """Raises SparkFailed if no standalone master accepts a connection; Spark itself would try for over a minute."""
+    """Raise SparkFailed if no standalone master accepts a connection; Spark itself would try for over a minute."""
     if reasons := _unreachable_masters(settings, MASTER_CONNECT_TIMEOUT_S):
         raise SparkFailed(f"cannot reach the Spark master {settings.master} ({'; '.join(reasons)})")
 
 
 def _unreachable_masters(settings: SparkSettings, timeout_s: float) -> list[str]:
-    """Why each of the standalone masters cannot be reached; empty if one of them can be, or there is none."""
+    """Return why each of the standalone masters cannot be reached; empty if one of them can be, or there is none."""
     reasons = []
     for host, port in settings.standalone_addresses:
         try:
@@ -414,14 +414,14 @@ def _start(
 
 
 def _stop(context: SparkContext) -> None:
-    """Stops the application, unless the JVM has ended."""
+    """Stop the application, unless the JVM has ended."""
     with contextlib.suppress(Exception), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         context.stop()
 
 
 def silence_py4j() -> None:
-    """Drops the log lines of py4j: it logs lost connections with a traceback, and raises them as well."""
+    """Drop the log lines of py4j: it logs lost connections with a traceback, and raises them as well."""
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     # It also uses the root logger.
     logging.getLogger().addFilter(_is_not_of_py4j)
@@ -432,7 +432,7 @@ def _is_not_of_py4j(record: logging.LogRecord) -> bool:
 
 
 def _launch_jvm(conf: SparkConf, log: Path) -> Any:
-    """A JVM that listens to this process.
+    """Return a JVM that listens to this process.
 
     PySpark's own wait cannot be interrupted safely: it would lose the JVM, which then waits for ever.  So it
     waits in a thread, where no signal arrives, and an interrupt ends the JVM as soon as it is known.
@@ -481,12 +481,13 @@ def _start_failure(settings: SparkSettings, error: Exception, log: Path) -> Kctl
 
 
 def _log_note(log: Path) -> str:
-    """Where the log of the JVM is kept; with spark-submit it is in the output of the driver."""
+    """Return where the log of the JVM is kept; with spark-submit it is in the output of the driver."""
     return "" if is_submitted() else f"; its log: {_keep(log)}"
 
 
 def _reason_in(output: str) -> str:
-    """The reason of a JVM's end in its output: an exception, or the first line that is not a warning or a stack frame.
+    """Return the reason of a JVM's end in its output: an exception, or the first line that is not a warning or a stack
+    frame.
 
     Before the exception there may be a report about Java packages.
     """
@@ -495,7 +496,7 @@ def _reason_in(output: str) -> str:
 
 
 def _death(process: subprocess.Popen[bytes] | None, error: Exception) -> str:
-    """How the JVM ended, if `error` was raised for this reason, else empty.
+    """Return how the JVM ended, if `error` was raised for this reason, else empty.
 
     PySpark only reports that the connection is lost.
     """
@@ -511,14 +512,14 @@ def _death(process: subprocess.Popen[bytes] | None, error: Exception) -> str:
 
 
 def _is_silent(error: Exception) -> bool:
-    """Whether the error is a missing response of the JVM, not an error returned by it."""
+    """Return whether the error is a missing response of the JVM, not an error returned by it."""
     return "Py4JJavaError" not in type(error).__name__
 
 
 def spark_properties(
     settings: SparkSettings, name: str = APP_NAME, *, log_settings: Path | None = None, class_archive_option: str = ""
 ) -> dict[str, str]:
-    """The Spark properties of an application.
+    """Return the Spark properties of an application.
 
     `log_settings` is a file for the JVM of the driver, if this process starts it.
     """
@@ -544,7 +545,7 @@ def spark_properties(
 
 
 def _keep(log: Path) -> Path:
-    """Copies the log out of the temporary folder, and returns its path."""
+    """Copy the log out of the temporary folder, and return its path."""
     descriptor, kept = tempfile.mkstemp(prefix="kctl-spark-", suffix=".log")
     os.close(descriptor)
     if log.exists():
@@ -553,7 +554,7 @@ def _keep(log: Path) -> Path:
 
 
 def _message(error: Exception) -> str:
-    """The message of a Java or Python error without stack traces.
+    """Return the message of a Java or Python error without stack traces.
 
     An exception of a Python worker is wrapped in a Java exception; its message is the first line after Traceback that
     is not indented.  The exception of a task names its executor, whose host comes first in the result.

@@ -35,7 +35,7 @@ _SECRET = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
 
 
 def submit_command(settings: SparkSettings, arguments: Sequence[str], files: Sequence[str] = ()) -> list[str]:
-    """The command line of spark-submit for `kctl ARGUMENTS`.
+    """Return the command line of spark-submit for `kctl ARGUMENTS`.
 
     `files` are copied into the working folder of the driver.  Raises UsageError for two of the same name.
     """
@@ -55,7 +55,7 @@ def submit_command(settings: SparkSettings, arguments: Sequence[str], files: Seq
 
 
 def without_secrets(command: Sequence[str]) -> list[str]:
-    """The command line with the values of secret Spark properties replaced."""
+    """Return the command line with the values of secret Spark properties replaced."""
     shown = list(command)
     for index, word in enumerate(command):
         name, is_set, _ = word.partition("=")
@@ -65,7 +65,7 @@ def without_secrets(command: Sequence[str]) -> list[str]:
 
 
 def submit(command: Sequence[str]) -> int:
-    """Runs spark-submit of the installed PySpark until it ends; its output goes to stderr.  Returns its exit status.
+    """Run spark-submit of the installed PySpark until it ends; its output goes to stderr.  Return its exit status.
 
     Raises SparkFailed if it cannot be started.
     """
@@ -85,19 +85,19 @@ def submit(command: Sequence[str]) -> int:
 
 
 def archive_path() -> Path:
-    """Path of the archive for this Java and PySpark, in the XDG cache home."""
+    """Return the path of the archive for this Java and PySpark, in the XDG cache home."""
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return base / "kctl" / _name()
 
 
 def use_option() -> str:
-    """The JVM option that maps the archive; empty if it does not exist."""
+    """Return the JVM option that maps the archive; empty if it does not exist."""
     path = archive_path()
     return f"-XX:SharedArchiveFile={path}" if path.is_file() else ""
 
 
 def make_archive() -> Path:
-    """Starts Spark once and writes the archive.  Raises SparkMissing and SparkFailed."""
+    """Start Spark once and write the archive.  Raises SparkMissing and SparkFailed."""
     require_spark()
     path = archive_path()
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -124,7 +124,7 @@ def make_archive() -> Path:
 
 
 def _name() -> str:
-    """The name of the archive for this Java and PySpark.
+    """Return the name of the archive for this Java and PySpark.
 
     The first part stands for their folders, the second for what is installed there.  An archive contains the paths and
     times of the jars: a JVM reads it and then drops it if they are others.

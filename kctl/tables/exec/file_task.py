@@ -23,7 +23,7 @@ DEAD_LETTERS = "_dead_letters"
 
 
 def dead_letters_path(path: str) -> str:
-    """The path of the records that could not be decoded, for a data file or its directory."""
+    """Return the path of the records that could not be decoded, for a data file or its directory."""
     return f"{DEAD_LETTERS}/{path}"
 
 
@@ -60,7 +60,7 @@ class FileTask:
     @property
     def identity(self) -> str:
         """The footer entry by which a file is identified as the result of this task."""
-        return "; ".join(f"{one.tp} [{one.start}, {one.end}) {one.topic_id}" for one in self.ranges)
+        return "; ".join(f"{range_.tp} [{range_.start}, {range_.end}) {range_.topic_id}" for range_ in self.ranges)
 
     @property
     def has_list(self) -> bool:
@@ -68,7 +68,7 @@ class FileTask:
         return bool(self.partition_by) and not self.is_for_table
 
     def path_of(self, values: Values) -> str:
-        """The path of the file of a partition."""
+        """Return the path of the file of a partition."""
         by = self.partition_by
         if not by:
             return self.path
@@ -77,7 +77,7 @@ class FileTask:
     @property
     def offset_count(self) -> int:
         """Number of offsets of all ranges; an upper bound of the number of records."""
-        return sum(one.end - one.start for one in self.ranges)
+        return sum(range_.end - range_.start for range_ in self.ranges)
 
 
 # The list of the files of one task in a folder with partitions.
@@ -102,7 +102,7 @@ class FileList(NamedTuple):
 
 
 def read_list(files: Files, path: str, identity: str) -> FileList | None:
-    """The list of the task with this planned path, or None.  Raises KctlError if it is of another task."""
+    """Return the list of the task with this planned path, or None.  Raises KctlError if it is of another task."""
     try:
         document = json.loads(files.read(_list_path(path)))
     except FileNotFoundError:
@@ -113,23 +113,23 @@ def read_list(files: Files, path: str, identity: str) -> FileList | None:
         )
     letters = document["dead_letters"]
     return FileList(
-        {one["path"]: (tuple(one["partition"]), one["records"]) for one in document["files"]},
+        {file["path"]: (tuple(file["partition"]), file["records"]) for file in document["files"]},
         tuple(PartOutcome(**part) for part in document["parts"]),
         WrittenFile(*letters) if letters else None,
-        tuple(Unreadable(TopicPartition(*one[:2]), *one[2:]) for one in document.get("unreadable", ())),
+        tuple(Unreadable(TopicPartition(*stored[:2]), *stored[2:]) for stored in document.get("unreadable", ())),
     )
 
 
 def claim(files: Files, path: str, identity: str, own: FileList) -> FileList:
-    """The list that counts: `own`, or that of the first attempt."""
+    """Return the list that counts: `own`, or that of the first attempt."""
     document: dict[str, Any] = {
         "range": identity,
         "files": [
-            {"path": one, "partition": values, "records": records} for one, (values, records) in own.files.items()
+            {"path": file, "partition": values, "records": records} for file, (values, records) in own.files.items()
         ],
         "parts": [part._asdict() for part in own.parts],
         "dead_letters": own.dead_letters[:3] if own.dead_letters else None,
-        "unreadable": [[*one.tp, *one[1:]] for one in own.unreadable],
+        "unreadable": [[*range_.tp, *range_[1:]] for range_ in own.unreadable],
     }
     if files.create(_list_path(path), json.dumps(document).encode()):
         return own
@@ -139,7 +139,10 @@ def claim(files: Files, path: str, identity: str, own: FileList) -> FileList:
 
 
 def is_finished(task: FileTask, files: Files) -> bool:
-    """Whether an earlier attempt has published all files of the task, so that it reads nothing.  Raises KctlError."""
+    """Return whether an earlier attempt has published all files of the task, so that it reads nothing.
+
+    Raises KctlError.
+    """
     if not task.has_list:
         return files.size(task.path) is not None
     found = read_list(files, task.path, task.identity)

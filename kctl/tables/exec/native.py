@@ -22,7 +22,7 @@ FOLDER = "native"
 
 
 def use_compiled_modules(archive: Path) -> bool:
-    """Imports the compiled record walk of a zip; False, and nothing is changed, if it cannot be loaded here."""
+    """Import the compiled record walk of a zip; False, and nothing is changed, if it cannot be loaded here."""
     before = set(sys.modules)
     try:
         folder = _unpacked(archive)
@@ -46,7 +46,7 @@ def use_compiled_modules(archive: Path) -> bool:
 
 
 def _unpacked(archive: Path) -> Path:
-    """The folder with the compiled modules of the zip.  Raises OSError and BadZipFile."""
+    """Return the folder with the compiled modules of the zip.  Raises OSError and BadZipFile."""
     archive = archive.absolute()  # Spark names it relative to the folder of the application
     target = archive.with_name(f"{archive.name}.{FOLDER}")
     if target.is_dir():

@@ -34,7 +34,7 @@ Report = Callable[[TaskProgress], None]
 def progress_file(
     directory: Path, path: str, *, clock: Callable[[], float] = time.monotonic, interval_s: float = INTERVAL_S
 ) -> Iterator[Report]:
-    """Writes the progress of the task for `path` to a file in `directory` during the context.
+    """Write the progress of the task for `path` to a file in `directory` during the context.
 
     Write errors are ignored; the progress is not displayed then.
     """
@@ -64,7 +64,7 @@ def progress_file(
 
 
 def running_tasks(directory: Path) -> TaskProgress:
-    """The sum of the counters of all running tasks."""
+    """Return the sum of the counters of all running tasks."""
     total = TaskProgress()
     try:
         names = os.listdir(directory)

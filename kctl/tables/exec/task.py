@@ -96,7 +96,7 @@ def export_file(
     open_readers: Callable[[FileTask], AbstractContextManager[OpenReader]] = leader_readers,
     report: Report = lambda progress: None,
 ) -> FileOutcome:
-    """Writes the file unless it exists.  Expected failures are outcomes; only bugs raise."""
+    """Write the file unless it exists.  Expected failures are outcomes; only bugs raise."""
     try:
         files = files or open_files(task.target)
         return _find_finished(task, files) or _write(task, files, open_readers, report)
@@ -132,14 +132,14 @@ def _find_finished(task: FileTask, files: Files) -> FileOutcome | None:
     found = json.loads(metadata.get(PARTS_KEY) or f"[[{records}, {metadata.get(LOST_KEY, '0')}]]")
     parts = tuple(
         PartOutcome(
-            records=one[0],
-            lost=one[1],
-            bad=sum(one[2:3]),
-            filtered=sum(one[3:4]),
-            bytes_in=sum(one[4:5]),
-            unreadable=sum(one[5:6]),
+            records=counts[0],
+            lost=counts[1],
+            bad=sum(counts[2:3]),
+            filtered=sum(counts[3:4]),
+            bytes_in=sum(counts[4:5]),
+            unreadable=sum(counts[5:6]),
         )
-        for one in found
+        for counts in found
     )
     bad = sum(part.bad for part in parts)
     letters_path = dead_letters_path(task.path)
@@ -151,7 +151,8 @@ def _find_finished(task: FileTask, files: Files) -> FileOutcome | None:
         dead_letters=WrittenFile(letters_path, files.size(letters_path) or 0, bad) if bad else None,
         is_reused=True,
         unreadable=tuple(
-            Unreadable(TopicPartition(*one[:2]), *one[2:]) for one in json.loads(metadata.get(UNREADABLE_KEY, "[]"))
+            Unreadable(TopicPartition(*stored[:2]), *stored[2:])
+            for stored in json.loads(metadata.get(UNREADABLE_KEY, "[]"))
         ),
     )
 
@@ -203,7 +204,7 @@ def _write(
     copy = _Copy(task, outputs, letters, report)
     try:
         with open_readers(task) as open_reader:
-            failed = [one for range_ in task.ranges if (one := _failure(copy, range_, open_reader))]
+            failed = [failure for range_ in task.ranges if (failure := _failure(copy, range_, open_reader))]
         if failed:
             outputs.abandon()
             letters.abandon()
@@ -220,7 +221,11 @@ def _write(
                         for part in found.parts
                     ]
                 ),
-                **({UNREADABLE_KEY: json.dumps([[*one.tp, *one[1:]] for one in unreadable])} if unreadable else {}),
+                **(
+                    {UNREADABLE_KEY: json.dumps([[*range_.tp, *range_[1:]] for range_ in unreadable])}
+                    if unreadable
+                    else {}
+                ),
             },
             found.files,
         )
@@ -243,7 +248,7 @@ def _write(
 
 
 def _failure(copy: _Copy, range_: OffsetRange, open_reader: OpenReader) -> RangeFailure | None:
-    """Copies a range, or says why it cannot be exported: then the other ranges of the file can be, without it."""
+    """Copy a range, or say why it cannot be exported: then the other ranges of the file can be, without it."""
     try:
         copy.range(range_, open_reader)
     except (DataLoss, BadRecords, CorruptRecords, ApiError) as error:
@@ -267,7 +272,7 @@ class LeftOut:
         self.offsets = 0
 
     def add(self, found: Unreadable) -> None:
-        """Adds offsets, in ascending order within a partition."""
+        """Add offsets, in ascending order within a partition."""
         self.offsets += found.end - found.start
         last = self.ranges[-1] if self.ranges else None
         if last is not None and (last.tp, last.end, last.reason) == (found.tp, found.start, found.reason):
@@ -297,7 +302,7 @@ class _Copy:
         self._memories = Memories()
 
     def range(self, range_: OffsetRange, open_reader: OpenReader) -> None:
-        """Copies one range.  Raises DataLoss unless the task may skip; then the rest of the range counts as lost."""
+        """Copy one range.  Raises DataLoss unless the task may skip; then the rest of the range counts as lost."""
         before = self._done
         bad_before, filtered_before, unreadable_before = self._letters.records, self._filtered, self.unreadable.offsets
         with open_reader(range_) as reader:
@@ -351,7 +356,7 @@ class _Copy:
         )
 
     def _record_batches(self, range_: OffsetRange, fetched: Fetched) -> Iterator[pa.RecordBatch]:
-        """The records of a response.  Raises CorruptRecords, unless the task leaves corrupt batches out."""
+        """Yield the records of a response.  Raises CorruptRecords, unless the task leaves corrupt batches out."""
         if not self._task.skips_corrupt:
             for chunk in chunks(fetched.data, fetched.batches, memories=self._memories):
                 yield self._records(range_, chunk)
@@ -384,7 +389,10 @@ class _Copy:
         )
 
     def _decoded(self, range_: OffsetRange, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The decoded records; the others go into the dead letters.  Raises BadRecords unless the task keeps them."""
+        """Return the decoded records; the others go into the dead letters.
+
+        Raises BadRecords unless the task keeps them.
+        """
         if self._decoder is None:
             return batch
         fitting, misfits = self._decoder.decode(batch)
@@ -399,13 +407,13 @@ class _Copy:
 
 
 def first_bad(tp: TopicPartition, misfits: pa.RecordBatch) -> str:
-    """The first of the records that cannot be decoded, and why."""
+    """Return the first of the records that cannot be decoded, and why."""
     first = misfits.slice(0, 1).to_pylist()[0]
     return f"{tp}: the record at offset {first['offset']} cannot be exported: {first['reason']}"
 
 
 def check_records(tp: TopicPartition, records: Sequence[Record], columns: Columns) -> None:
-    """Raises BadRecords if a record cannot be decoded."""
+    """Raise BadRecords if a record cannot be decoded."""
     names = ("key", "value", "offset")
     types = (pa.binary(), pa.binary(), pa.int64())
     arrays = [

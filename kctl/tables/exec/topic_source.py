@@ -81,7 +81,7 @@ class TopicSource:
     """Offsets of one batch of a streaming query."""
 
     def ranges(self, start: Progress, end: Progress) -> list[OffsetRange]:
-        """The tasks for the offsets from `start` to `end`; a partition without a start begins at its beginning.
+        """Return the tasks for the offsets from `start` to `end`; a partition without a start begins at its beginning.
 
         Raises DataLoss if an end is before its start, or if the log does not have the records before a start any more;
         if losses are tolerated, the first offsets are left out, and the second read from where the histories part.
@@ -100,24 +100,25 @@ class TopicSource:
         return found
 
     def starts(self) -> Progress:
-        """The first offsets of a query."""
+        """Return the first offsets of a query."""
         if self.start == source_offsets.LATEST:
             return self.latest()
         earliest = self.earliest()
         return earliest.with_offsets(earliest.offsets | (self.start if isinstance(self.start, dict) else {}))
 
     def earliest(self) -> Progress:
-        """The first offsets of all partitions, without histories.  Raises ApiError and ClusterUnreachable."""
+        """Return the first offsets of all partitions, without histories.  Raises ApiError and ClusterUnreachable."""
         return self._run(self._earliest)
 
     def latest(self) -> Progress:
-        """The end of all partitions.  Raises ApiError and ClusterUnreachable."""
+        """Return the end of all partitions.  Raises ApiError and ClusterUnreachable."""
         return self._run(self._latest)
 
     def resumed(
         self, start: Progress, tps: Collection[TopicPartition]
     ) -> tuple[dict[TopicPartition, int], dict[str, UUID]]:
-        """Where partitions go on after `start`, and the topic ids: at the beginning if they have no offset there.
+        """Return where partitions go on after `start`, and the topic ids: at the beginning if they have no offset
+        there.
 
         Raises DataLoss as `ranges`.
         """
@@ -135,9 +136,9 @@ class TopicSource:
                 losses.append(f"topic {name} was deleted and created again since its records were read")
                 begins = {tp: offset for tp, offset in begins.items() if tp.topic != name}
         epochs = {
-            TopicPartition(name, one.partition): one.leader_epoch
+            TopicPartition(name, partition.partition): partition.leader_epoch
             for name in self.topics
-            for one in metadata.topics[name].partitions
+            for partition in metadata.topics[name].partitions
         }
         histories = {tp: history for tp, history in start.histories.items() if tp in begins}
         for tp, found in (await find_divergences(client, histories, epochs)).items():
@@ -156,7 +157,10 @@ class TopicSource:
         return begins | await self._listed(client, absent, EARLIEST), ids
 
     def read(self, range_: OffsetRange) -> Iterator[pa.RecordBatch]:
-        """The records of a range.  Raises DataLoss, BadRecords, CorruptRecords, ApiError and ClusterUnreachable."""
+        """Yield the records of a range.
+
+        Raises DataLoss, BadRecords, CorruptRecords, ApiError and ClusterUnreachable.
+        """
         decoder = BatchDecoder(self.columns) if self.columns.are_typed else None
         client = ClusterClient(self.settings, BlockingTransport())
         memories = Memories()
@@ -180,7 +184,7 @@ class TopicSource:
             run_blocking(client.close())
 
     def _run(self, work: Callable[[ClusterClient], Awaitable[T]]) -> T:
-        """Performs the work with connections to the cluster."""
+        """Perform the work with connections to the cluster."""
 
         async def send_to() -> T:
             async with ClusterClient(self.settings, BlockingTransport()) as client:
@@ -197,17 +201,19 @@ class TopicSource:
         metadata = await self._metadata(client)
         tps = self._partitions(metadata)
         ends = _found(await list_offsets(client, dict.fromkeys(tps, LATEST)))
-        offsets = {tp: one.offset for tp, one in ends.items()}
+        offsets = {tp: end.offset for tp, end in ends.items()}
         if self.isolation is IsolationLevel.READ_COMMITTED:
             stable = await self._listed(client, tps, LATEST)
             offsets = {tp: min(offset, stable[tp]) for tp, offset in offsets.items()}  # which the histories have
-        histories = {tp: history_of(one.offset, one.leader_epoch) for tp, one in ends.items()}
+        histories = {tp: history_of(end.offset, end.leader_epoch) for tp, end in ends.items()}
         return Progress(
-            offsets, {tp: one for tp, one in histories.items() if one != UNKNOWN_HISTORY}, self._ids(metadata)
+            offsets,
+            {tp: history for tp, history in histories.items() if history != UNKNOWN_HISTORY},
+            self._ids(metadata),
         )
 
     async def _metadata(self, client: ClusterClient) -> ClusterMetadata:
-        """The metadata of the topics.  Raises ApiError for one that does not exist."""
+        """Return the metadata of the topics.  Raises ApiError for one that does not exist."""
         metadata = await client.metadata(self.topics)
         for name in self.topics:
             topic = metadata.topics.get(name)
@@ -217,7 +223,11 @@ class TopicSource:
         return metadata
 
     def _partitions(self, metadata: ClusterMetadata) -> list[TopicPartition]:
-        return [TopicPartition(name, one.partition) for name in self.topics for one in metadata.topics[name].partitions]
+        return [
+            TopicPartition(name, partition.partition)
+            for name in self.topics
+            for partition in metadata.topics[name].partitions
+        ]
 
     def _ids(self, metadata: ClusterMetadata) -> dict[str, UUID]:
         ids = {name: metadata.topics[name].topic_id for name in self.topics}
@@ -227,11 +237,11 @@ class TopicSource:
         self, client: ClusterClient, tps: Collection[TopicPartition], moment: int
     ) -> dict[TopicPartition, int]:
         listed = await list_offsets(client, dict.fromkeys(tps, moment), isolation=self.isolation) if tps else {}
-        return {tp: one.offset for tp, one in _found(listed).items()}
+        return {tp: listed_offset.offset for tp, listed_offset in _found(listed).items()}
 
 
 def _found(outcomes: Outcomes[OffsetAt]) -> dict[TopicPartition, OffsetAt]:
-    """The offsets.  Raises the first error."""
+    """Return the offsets.  Raises the first error."""
     found = {}
     for tp, outcome in outcomes.items():
         if isinstance(outcome, ApiError):
@@ -249,14 +259,14 @@ def _decoded(decoder: BatchDecoder, tp: TopicPartition, batch: pa.RecordBatch) -
 
 
 def with_spark_variants(schema: pa.Schema) -> pa.Schema:
-    """The schema with variants as PySpark has them."""
-    return pa.schema([one.with_type(_SPARK_VARIANT) if one.type == VARIANT_TYPE else one for one in schema])
+    """Return the schema with variants as PySpark has them."""
+    return pa.schema([field.with_type(_SPARK_VARIANT) if field.type == VARIANT_TYPE else field for field in schema])
 
 
 def _for_spark(column: pa.Array) -> pa.Array:
     if column.type != VARIANT_TYPE:
         return column
-    parts = [column.field(one.name) for one in _SPARK_VARIANT]
+    parts = [column.field(field.name) for field in _SPARK_VARIANT]
     return pa.StructArray.from_arrays(parts, fields=list(_SPARK_VARIANT), mask=column.is_null())
 
 
@@ -278,10 +288,10 @@ class TopicReader(datasource.DataSourceReader):
         source = self._source
         end = source.earliest() if source.end == source_offsets.EARLIEST else source.latest()
         if isinstance(source.end, dict):
-            if beyond := {tp: one for tp, one in source.end.items() if one > end.offsets.get(tp, 0)}:
+            if beyond := {tp: offset for tp, offset in source.end.items() if offset > end.offsets.get(tp, 0)}:
                 raise UsageError(f"endingOffsets are beyond the end: {source_offsets.to_document(beyond)}")
             end = end.with_offsets(end.offsets | source.end)
-        return [RangePartition(one) for one in source.ranges(source.starts(), end)]
+        return [RangePartition(range_) for range_ in source.ranges(source.starts(), end)]
 
     def read(self, partition: datasource.InputPartition) -> Iterator[pa.RecordBatch]:
         """See DataSourceReader."""
@@ -333,14 +343,14 @@ class TopicStream(datasource.DataSourceStreamReader, _SupportsAvailableNow):  # 
             starts = starts.with_offsets(
                 {tp: min(offset, ends.offsets.get(tp, offset)) for tp, offset in starts.offsets.items()}
             )
-        return [RangePartition(one) for one in self._source.ranges(starts, ends)]
+        return [RangePartition(range_) for range_ in self._source.ranges(starts, ends)]
 
     def read(self, partition: datasource.InputPartition) -> Iterator[pa.RecordBatch]:
         """See DataSourceStreamReader."""
         return self._source.read(partition.value)
 
     def latest(self) -> Progress:
-        """The last offsets, or those at the start of a query with Trigger.AvailableNow."""
+        """Return the last offsets, or those at the start of a query with Trigger.AvailableNow."""
         self._last = (self._target or self._source.latest()).since(self._last)
         return self._last
 

@@ -16,7 +16,7 @@ REQUIRED = ("numpy", "pyarrow", "crc32c", "lz4", "cramjam")
 
 
 def problem(packages: Sequence[str] = ()) -> str:
-    """Why tasks cannot run in this process, with host, Python and packages; empty if they can.
+    """Return why tasks cannot run in this process, with host, Python and packages; empty if they can.
 
     `packages` are those that the tasks need beside REQUIRED.  They are imported, because an installed package may lack
     a library of its own or be for another Python.
@@ -41,7 +41,7 @@ def problem(packages: Sequence[str] = ()) -> str:
 
 
 def run_pickled(pickled: bytes, progress_directory: str) -> FileOutcome:
-    """Runs a pickled FileTask; missing packages are an outcome too."""
+    """Run a pickled FileTask; missing packages are an outcome too."""
     if text := problem():
         return FileOutcome(failure=Failure.FAILED, message=text)
     from kctl.tables.exec.file_task import FileTask  # noqa: PLC0415 - after the check

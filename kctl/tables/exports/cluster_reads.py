@@ -22,7 +22,7 @@ Samples = Mapping[TopicPartition, tuple[Sample, ...]]
 
 
 def topic_names(settings: ClientSettings) -> list[str]:
-    """The names of all topics but internal ones.  Raises ClusterUnreachable."""
+    """Return the names of all topics but internal ones.  Raises ClusterUnreachable."""
 
     async def send_to() -> list[str]:
         async with ClusterClient(settings, BlockingTransport()) as client:
@@ -32,7 +32,7 @@ def topic_names(settings: ClientSettings) -> list[str]:
 
 
 def look_at_cluster(request: ExportRequest, positions: Positions) -> ClusterView:
-    """Queries the cluster over blocking sockets, and compares it with the positions of the export."""
+    """Query the cluster over blocking sockets, and compare it with the positions of the export."""
 
     async def send_to() -> ClusterView:
         async with ClusterClient(request.client, BlockingTransport()) as client:
@@ -42,18 +42,22 @@ def look_at_cluster(request: ExportRequest, positions: Positions) -> ClusterView
 
 
 def log_starts(request: ExportRequest, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-    """The first offsets of the partitions that have a leader.  Raises ClusterUnreachable."""
+    """Return the first offsets of the partitions that have a leader.  Raises ClusterUnreachable."""
 
     async def send_to() -> dict[TopicPartition, int]:
         async with ClusterClient(request.client, BlockingTransport()) as client:
             found = await list_offsets(client, dict.fromkeys(tps, EARLIEST))
-            return {tp: one.offset for tp, one in found.items() if not isinstance(one, ApiError)}
+            return {
+                tp: listed_offset.offset
+                for tp, listed_offset in found.items()
+                if not isinstance(listed_offset, ApiError)
+            }
 
     return run_blocking(send_to())
 
 
 def sample_logs(request: ExportRequest, selection: Mapping[TopicPartition, list[int]]) -> Samples:
-    """Takes samples at the given offsets over blocking sockets."""
+    """Take samples at the given offsets over blocking sockets."""
 
     async def send_to() -> Samples:
         async with ClusterClient(request.client, BlockingTransport()) as client:
@@ -63,7 +67,7 @@ def sample_logs(request: ExportRequest, selection: Mapping[TopicPartition, list[
 
 
 def take_record_sample(request: ExportRequest, plan: Plan) -> RecordSample:
-    """Takes records of the ranges of a plan over blocking sockets."""
+    """Take records of the ranges of a plan over blocking sockets."""
 
     async def send_to() -> RecordSample:
         async with ClusterClient(request.client, BlockingTransport()) as client:
@@ -73,7 +77,7 @@ def take_record_sample(request: ExportRequest, plan: Plan) -> RecordSample:
 
 
 def check_sample(sample: RecordSample, columns: Mapping[str, Columns]) -> None:
-    """Raises BadRecords if a record cannot be decoded."""
+    """Raise BadRecords if a record cannot be decoded."""
     for tp, records in sample.items():
         if not records or not columns[tp.topic].are_typed:
             continue
@@ -83,6 +87,6 @@ def check_sample(sample: RecordSample, columns: Mapping[str, Columns]) -> None:
 
 
 def sampled(sample: RecordSample, topic: str, name: str) -> list[bytes]:
-    """The keys or values of a topic in the sample."""
+    """Return the keys or values of a topic in the sample."""
     found = [getattr(record, name) for tp, records in sample.items() if tp.topic == topic for record in records]
-    return [one for one in found if one is not None]
+    return [value for value in found if value is not None]

@@ -46,7 +46,7 @@ _UNSTABLE = frozenset({ErrorCode.UNSTABLE_OFFSET_COMMIT})
 
 
 def check_dead_letter_topic(request: ExportRequest) -> None:
-    """Raises ApiError if the topic does not exist, ClusterUnreachable."""
+    """Raise ApiError if the topic does not exist, ClusterUnreachable."""
 
     async def look() -> None:
         async with ClusterClient(request.client, BlockingTransport()) as client:
@@ -56,7 +56,7 @@ def check_dead_letter_topic(request: ExportRequest) -> None:
 
 
 def write_dead_letters(request: ExportRequest, files: Files) -> int:
-    """Writes the outstanding letters of the exported topics; returns their number.
+    """Write the outstanding letters of the exported topics; return their number.
 
     Raises ApiError, ClusterUnreachable and UnreadableFile; the next call goes on after the last transaction.
     """
@@ -87,7 +87,7 @@ def write_dead_letters(request: ExportRequest, files: Files) -> int:
 
 
 def letters_group(dead_letter_topic: str, position: TopicPosition, incarnation: int) -> str:
-    """The group with the progress of an exported topic, and its transactional id.
+    """Return the group with the progress of an exported topic, and its transactional id.
 
     Partitions of a later incarnation use offsets again, so they have a group of their own.
     """
@@ -109,7 +109,7 @@ class _Marker:
         return max(map(int, self._held), default=-1)
 
     def move(self, batch: int) -> None:
-        """Replaces the marker."""
+        """Replace the marker."""
         if batch <= self.batch:
             return
         self._files.create(f"{self._directory}/{batch:012d}", b"")
@@ -145,11 +145,16 @@ class _Letters:
             raise KctlError(f"{files.location}/{self._data.missing[0]}, a file of dead letters, does not exist")
 
     async def write(self) -> int:
-        """Writes them; returns their number."""
+        """Write them; return their number."""
         by_incarnation: dict[int, list[int]] = {}
         for number, at in self._position.partitions.items():
             by_incarnation.setdefault(at.incarnation, []).append(number)
-        return sum([await self._write_incarnation(one, numbers) for one, numbers in sorted(by_incarnation.items())])
+        return sum(
+            [
+                await self._write_incarnation(incarnation, numbers)
+                for incarnation, numbers in sorted(by_incarnation.items())
+            ]
+        )
 
     async def _write_incarnation(self, incarnation: int, numbers: Collection[int]) -> int:
         extents = self._data.extents(dict.fromkeys(numbers, incarnation))
@@ -185,7 +190,7 @@ class _Letters:
 
 
 def _with_origin(batch: pa.RecordBatch, *, topic: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The records with headers that say where they are from, and why they are here."""
+    """Yield the records with headers that say where they are from, and why they are here."""
     partitions, reasons = (batch.column(name).to_pylist() for name in ("partition", "reason"))
     for (offset, row), partition, reason in zip(records_of(batch), partitions, reasons, strict=True):
         origin = {

@@ -151,7 +151,7 @@ class Exporter:
         """A written plan of which no part could be carried out, with the results of its tasks."""
 
     def plan(self) -> tuple[Plan | None, bool, list[str]]:
-        """The first step of a run: (plan, whether it is an interrupted one, warnings).
+        """Return the first step of a run: (plan, whether it is an interrupted one, warnings).
 
         Changes nothing and needs no engine.  Raises as `run` does.
         """
@@ -173,7 +173,7 @@ class Exporter:
         return self._report.failed
 
     def run(self, listener: Listener) -> ExportReport:
-        """Exports new records.
+        """Export new records.
 
         Raises DataLoss, Locked, LostRace, UnknownFiles, PackageMissing, SparkMissing, SparkFailed, UsageError,
         ClusterUnreachable, ApiError and other KctlErrors; a written plan stays pending then.
@@ -196,7 +196,7 @@ class Exporter:
         return self._report
 
     def _prepare_new_folder(self) -> ClusterView:
-        """Performs all steps that may fail before the folder is created."""
+        """Perform all steps that may fail before the folder is created."""
         inventory = self._log.inventory(Positions(), None, self._request.selection.topics)
         if inventory.unknown and not (self._request.adopts and inventory.may_adopt):
             raise UnknownFiles(inventory.unknown_text())
@@ -232,7 +232,7 @@ class Exporter:
         self._report_failures()
 
     def _export_new(self, view: ClusterView, positions: Positions, listener: Listener) -> None:
-        """Exports the new records; again without the partitions that cannot be read, as long as there are others."""
+        """Export the new records; again without the partitions that cannot be read, as long as there are others."""
         while True:
             known = len(self._failed_ranges)
             rest = without_partitions(view, self._failed_ranges)
@@ -250,7 +250,7 @@ class Exporter:
             positions = self._log.positions()  # on which the next commit is based
 
     def _report_failures(self) -> None:
-        """Raises the first error if nothing was exported; otherwise errors are reported by topic."""
+        """Raise the first error if nothing was exported; otherwise errors are reported by topic."""
         if self._failed_ranges and not self._report.batches and not self._report.failed:
             raise merged_errors(self._failed_ranges.values())
         for topic in sorted({tp.topic for tp in self._failed_ranges}):
@@ -258,14 +258,14 @@ class Exporter:
             self._report.failed[topic] = merged_errors(errors)
 
     def _abandon(self, positions: Positions) -> Positions:
-        """Ends the plan of which no part could be carried out; its records are planned again."""
+        """End the plan of which no part could be carried out; its records are planned again."""
         assert self._uncommitted is not None
         plan, outcomes = self._uncommitted
         self._uncommitted = None
         return self._log.abandon(plan, positions, now_ms=self._clock.now_ms(), dropped=_paths_of(outcomes.values()))
 
     def _write_dead_letters(self) -> None:
-        """Writes the dead letters of this run, and those of an interrupted one, to their topic."""
+        """Write the dead letters of this run, and those of an interrupted one, to their topic."""
         if not self._request.dead_letter_topic:
             return
         from kctl.tables.exports.dead_letter_topic import write_dead_letters  # noqa: PLC0415 - only this option
@@ -276,7 +276,7 @@ class Exporter:
             self._on_note(f"{counted(count, 'dead letter')} written to the topic {self._request.dead_letter_topic}")
 
     def _plannable(self, positions: Positions) -> ClusterView:
-        """The selected topics, from here on without those that cannot be planned while others can be.
+        """Return the selected topics, from here on without those that cannot be planned while others can be.
 
         Raises what planning raises for the only topic, for each one, or for all together.
         """
@@ -294,7 +294,7 @@ class Exporter:
         return self._planned_view(self._request, positions)
 
     def _planned_view(self, request: ExportRequest, positions: Positions) -> ClusterView:
-        """The topics of the request, for which there can be a plan."""
+        """Return the topics of the request, for which there can be a plan."""
         view = without_partitions(self._look(request, positions), self._failed_ranges)
         plan, _ = self._plan_from(positions, view)
         self._check_formats(view, plan, positions)
@@ -303,7 +303,7 @@ class Exporter:
         return view
 
     def _failed_alone(self, positions: Positions) -> dict[str, KctlError]:
-        """The topics that cannot be planned each by itself, and why.  Raises ClusterUnreachable."""
+        """Return the topics that cannot be planned each by itself, and why.  Raises ClusterUnreachable."""
         failed: dict[str, KctlError] = {}
         for topic in self._request.selection.topics:
             try:
@@ -315,7 +315,7 @@ class Exporter:
         return failed
 
     def _check_files(self, positions: Positions, pending: Plan | None) -> Inventory:
-        """Raises DataLoss for missing committed files, UnknownFiles for files without a commit."""
+        """Return the inventory; raise DataLoss for missing committed files, UnknownFiles for files without a commit."""
         inventory = self._log.inventory(positions, pending, self._request.selection.topics)
         if loss := inventory.loss_text():
             if self._request.on_data_loss is OnDataLoss.FAIL:
@@ -326,7 +326,7 @@ class Exporter:
         return inventory
 
     def _adopt(self, paths: tuple[str, ...], positions: Positions, view: ClusterView, listener: Listener) -> Positions:
-        """Adopts files that no commit names; returns the new positions."""
+        """Adopt files that no commit names; return the new positions."""
         for plan in self._adoption_plans(paths, positions, view):
             if not self._begin(plan):
                 raise merged_errors(self._failed_ranges.values())
@@ -343,7 +343,7 @@ class Exporter:
         )
 
     def _begin(self, plan: Plan) -> bool:
-        """Writes the plan; from here on it is executed by this run or the next one.
+        """Write the plan; from here on it is executed by this run or the next one.
 
         False if offsets of it are gone meanwhile: then it must be made again without their partitions.
         """
@@ -357,7 +357,10 @@ class Exporter:
         return True
 
     def _losses(self, plan: Plan) -> dict[TopicPartition, KctlError]:
-        """The partitions of which planned offsets are gone, unless that is tolerated.  Tasks notice it as well."""
+        """Return the partitions of which planned offsets are gone, unless that is tolerated.
+
+        Tasks notice it as well.
+        """
         if self._request.on_data_loss is OnDataLoss.WARN:
             return {}
         ranges = [range_ for task in self._tasks(plan) if not is_finished(task, self._files) for range_ in task.ranges]
@@ -389,7 +392,7 @@ class Exporter:
         )
 
     def _carry_out(self, plan: Plan, positions: Positions, listener: Listener, origin: Origin) -> Positions:
-        """Executes a written plan and commits it, up to the ranges that cannot be exported."""
+        """Execute a written plan and commit it, up to the ranges that cannot be exported."""
         listener.on_plan(plan, origin)
         outcomes: dict[str, FileOutcome] = {}
         if plan.file_count:
@@ -407,8 +410,10 @@ class Exporter:
         left = _paths_of(outcomes[path] for path in plan.shares().keys() - finished.shares().keys())
         committed, after = self._commit(finished, outcomes, positions, left)
         outcomes = {path: outcomes[path] for path in committed.shares()}
-        self._report.warnings += sorted({one.message for one in outcomes.values() if one.message})
-        self._report.warnings += [unreadable_text(one) for outcome in outcomes.values() for one in outcome.unreadable]
+        self._report.warnings += sorted({outcome.message for outcome in outcomes.values() if outcome.message})
+        self._report.warnings += [
+            unreadable_text(range_) for outcome in outcomes.values() for range_ in outcome.unreadable
+        ]
         # Files of tasks that failed and were repeated.
         self._log.remove_unfinished(committed.topics)
         self._report.batches.append(FinishedBatch(plan=committed, outcomes=outcomes, origin=origin))
@@ -417,7 +422,7 @@ class Exporter:
     def _commit(
         self, plan: Plan, outcomes: Mapping[str, FileOutcome], positions: Positions, left: Collection[str]
     ) -> tuple[Plan, Positions]:
-        """Commits the parts of the plan whose tasks have succeeded; returns what was committed, and the new positions.
+        """Commit the parts of the plan whose tasks have succeeded; return what was committed, and the new positions.
 
         `left` are finished files that are not in the plan.  Raises the first error if nothing was committed; otherwise
         it is in the report, by topic.
@@ -438,7 +443,7 @@ class Exporter:
         return plan.of_topics([topic for topic in plan.topics if topic not in failed]), positions
 
     def _make_plan(self, positions: Positions, view: ClusterView) -> Plan | None:
-        """The next batch; large ranges are sampled first, so that they are cut by size."""
+        """Return the next batch; large ranges are sampled first, so that they are cut by size."""
         plan, warnings = self._plan_from(positions, view)
         if plan and (selection := _sample_offsets(plan)):
             plan, warnings = self._plan_from(positions, with_samples(view, self._sample(self._request, selection)))
@@ -446,7 +451,7 @@ class Exporter:
         return self._log.placed(self._with_columns(plan, positions)) if plan else None
 
     def _check_formats(self, view: ClusterView, plan: Plan | None, positions: Positions) -> None:
-        """Refuses formats that topics without new records do not have in the export; the others are decided."""
+        """Refuse formats that topics without new records do not have in the export; the others are decided."""
         planned = plan.topics if plan else ()
         settled = [topic for topic in view.topics if topic not in planned]
         check_held(self._request.decoding, settled, positions.columns, self._registry())
@@ -455,7 +460,7 @@ class Exporter:
         return RegistryClient(self._request.registry) if self._request.registry else None
 
     def _with_columns(self, plan: Plan, positions: Positions) -> Plan:
-        """The plan with decodings; they are decided once for the same topics and columns of the export.
+        """Return the plan with decodings; they are decided once for the same topics and columns of the export.
 
         Raises BadRecords if a record of the sample does not fit, unless such records are kept.
         """
@@ -472,10 +477,12 @@ class Exporter:
                 sample_of=partial(sampled, sample),
                 is_shared=self._request.table.is_shared,
             )
-            for topic, one in columns.items():
+            for topic, held in columns.items():
                 if partition_by.field:
-                    partition_by.field_type(topic, one)
-                self._request.table.rows.check(one, partition_by, include_headers=self._request.options.include_headers)
+                    partition_by.field_type(topic, held)
+                self._request.table.rows.check(
+                    held, partition_by, include_headers=self._request.options.include_headers
+                )
             if not options.keeps_bad:
                 check_sample(sample, columns)
             self._decided = decided_for, columns
@@ -494,7 +501,7 @@ class Exporter:
         return plan, losses
 
     def _started_runner(self) -> TaskRunner:
-        """The runner, started with the first batch and kept for the second."""
+        """Return the runner, started with the first batch and kept for the second."""
         if self._runner is None:
             with self._timed("start"):
                 start = self._start_runner or start_engine
@@ -504,7 +511,7 @@ class Exporter:
 
     @contextlib.contextmanager
     def _timed(self, step: str) -> Iterator[None]:
-        """Adds the wall time of the block to the report."""
+        """Add the wall time of the block to the report."""
         start_ms = self._clock.monotonic_ms()
         try:
             yield
@@ -514,19 +521,19 @@ class Exporter:
 
 
 def _paths_of(outcomes: Iterable[FileOutcome]) -> list[str]:
-    """The files that tasks have finished."""
+    """Return the files that tasks have finished."""
     found = [[*outcome.written, *([outcome.dead_letters] if outcome.dead_letters else [])] for outcome in outcomes]
     return [file.path for files in found for file in files]
 
 
 def merged_errors(errors: Collection[KctlError]) -> KctlError:
-    """The first error, of the most severe kind, with the number of the others."""
+    """Return the first error, of the most severe kind, with the number of the others."""
     first = next((error for error in errors if not isinstance(error, (DataLoss, BadRecords))), next(iter(errors)))
     return first if len(errors) == 1 else type(first)(f"{first} (and {len(errors) - 1} more)")
 
 
 def unreadable_text(found: Unreadable) -> str:
-    """What was left out."""
+    """Return a text about what was left out."""
     size = "of unknown size" if found.size is None else counted(found.size, "byte")
     return f"{found.tp}: offsets {found.start} to {found.end - 1} ({size}) were left out: {found.reason}"
 
@@ -536,7 +543,7 @@ def _of_topics(request: ExportRequest, topics: list[str]) -> ExportRequest:
 
 
 def _sample_offsets(plan: Plan) -> dict[TopicPartition, list[int]]:
-    """Offsets in every range that is cut into several files."""
+    """Return the offsets in every range that is cut into several files."""
     return {
         range_.tp: sample_offsets(range_.start, range_.end, len(range_.files))
         for range_ in plan.ranges

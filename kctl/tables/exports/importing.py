@@ -108,7 +108,7 @@ class RowWriter:
         records: Callable[[pa.RecordBatch], Iterable[tuple[int, dict[str, Any]]]],
         on_rows: Callable[[int], None],
     ) -> list[int]:
-        """Returns the numbers of written rows.  After an exception the open transaction is aborted."""
+        """Return the numbers of written rows.  After an exception the open transaction is aborted."""
         counts = []
         try:
             for span in spans:
@@ -136,7 +136,7 @@ class RowWriter:
     ) -> None:
         progress = self._route.progress_of(span.partition)
         position = self._moved.get(progress, span.start)
-        groups = [one.group for one in run]
+        groups = [extent.group for extent in run]
         for batch in self._data.ordered_records(groups, span.partition, span.incarnation, span.start):
             if not batch.num_rows:
                 continue
@@ -151,7 +151,7 @@ class RowWriter:
                 await self._commit()
 
     async def _commit(self) -> None:
-        """Commits the records sent so far, and the progress, in one transaction."""
+        """Commit the records sent so far, and the progress, in one transaction."""
         await self._producer.flush()
         if self._failure is not None:
             raise self._failure
@@ -167,7 +167,7 @@ class RowWriter:
 
 
 def records_of(batch: pa.RecordBatch) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The offset of each row, and its record as arguments of Producer.send."""
+    """Yield the offset of each row, and its record as arguments of Producer.send."""
     import pyarrow as pa  # noqa: PLC0415 - heavy
 
     from kctl.tables.exec.selection.columns import entries_of  # noqa: PLC0415 - imports pyarrow
@@ -196,7 +196,7 @@ def records_of(batch: pa.RecordBatch) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def due_runs(extents: Iterable[Extent], start: int) -> Iterator[list[Extent]]:
-    """The runs of overlapping extents with offsets from `start` on."""
+    """Return the runs of overlapping extents with offsets from `start` on."""
     return (run for run in overlapping(extents) if run[-1].last >= start)
 
 
@@ -208,7 +208,7 @@ def overlapping(extents: Iterable[Extent]) -> Iterator[list[Extent]]:
             yield run
             run = []
         run.append(extent)
-        run.sort(key=lambda one: one.last)
+        run.sort(key=lambda other: other.last)
     if run:
         yield run
 
@@ -264,7 +264,7 @@ async def import_export(
     request: ImportRequest,
     on_rows: Callable[[int], None],
 ) -> Import:
-    """Writes all rows that are not in the topic yet; `on_rows` is called with the number of rows written so far.
+    """Write all rows that are not in the topic yet; `on_rows` is called with the number of rows written so far.
 
     All rows that it would write are read once before the transactional id is used, so that an import that is refused
     writes nothing, and does not fence another one.  Raises UsageError, NotImportable, UnreadableFile, TableFailed,
@@ -324,7 +324,7 @@ async def import_export(
 
 
 def import_group(topic: str, position: TopicPosition) -> str:
-    """The group with the progress of imports of an exported topic into `topic`, and their transactional id."""
+    """Return the group with the progress of imports of an exported topic into `topic`, and their transactional id."""
     return f"kctl-import.{topic}.{position.topic_id if position.topic_id.int else position.cluster_id}"
 
 
@@ -336,7 +336,7 @@ def _source(existing: ExistingExport, request: ImportRequest) -> str:
 
 
 async def _live_topic(client: ClusterClient, topic: str, position: TopicPosition) -> LiveTopic:
-    """The topic to write.  Raises ApiError if it does not exist, UsageError if it has too few partitions."""
+    """Return the topic to write.  Raises ApiError if it does not exist, UsageError if it has too few partitions."""
     live = (await live_topics(client, [topic]))[topic]
     if isinstance(live, ApiError):
         raise live
@@ -357,7 +357,7 @@ async def _starts(
     *,
     may_be_unstable: bool = False,
 ) -> dict[int, int]:
-    """The offset in the export from which each partition is continued.
+    """Return the offset in the export from which each partition is continued.
 
     `may_be_unstable`: without the open transaction of another import.  Raises NotImportable for a partition with
     records but without progress, unless records are appended.
@@ -389,7 +389,7 @@ async def _starts(
 
 
 def _mark(live: LiveTopic) -> ProgressMark:
-    """The identity of the topic that is written; that of the export is in the name of the group."""
+    """Return the identity of the topic that is written; that of the export is in the name of the group."""
     return ProgressMark.of(target=live.topic_id, target_cluster=live.cluster_id)
 
 
@@ -411,11 +411,11 @@ def _check_order(exported: ExportedTopic, extents: Mapping[int, list[Extent]]) -
 async def _check_rows(
     data: DataFiles, exported: ExportedTopic, starts: Mapping[int, int], extents: Mapping[int, list[Extent]]
 ) -> None:
-    """Reads all rows that would be written.  Raises NotImportable for an offset that is there twice, UnreadableFile."""
+    """Read all rows that would be written.  Raises NotImportable for an offset that is there twice, UnreadableFile."""
     for number, at in _positions(exported):
         position = starts[number]
         for run in due_runs(extents.get(number, ()), starts[number]):
-            groups = [one.group for one in run]
+            groups = [extent.group for extent in run]
             for batch in data.ordered_records(groups, number, at.incarnation, starts[number]):
                 for offset in batch.column("offset").to_pylist():
                     if offset < position:

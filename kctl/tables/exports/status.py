@@ -73,7 +73,7 @@ class PartitionStatus(NamedTuple):
 
 
 async def export_status(client: ClusterClient, state: ExportState, now_ms: int) -> list[PartitionStatus]:
-    """The status of every partition of an export, in ascending order.  Raises ClusterUnreachable."""
+    """Return the status of every partition of an export, in ascending order.  Raises ClusterUnreachable."""
     topics = await live_topics(client, state.topics)
     pending = _pending(state)
     found: list[PartitionStatus] = []
@@ -128,11 +128,11 @@ def _judged(row: PartitionStatus, log: LiveLog) -> PartitionStatus:
 
 
 def _with_history(row: PartitionStatus, topic: TopicState, divergences: Outcomes[Divergence]) -> PartitionStatus:
-    """Adds where the log differs from the exported one, and the rows that are of lost records."""
+    """Add where the log differs from the exported one, and the rows that are of lost records."""
     ranges = tuple(
-        ReplacedRange(one.incarnation, one.start, one.end, one.leader_epoch)
-        for one in topic.position.replaced
-        if one.partition == row.partition
+        ReplacedRange(range_.incarnation, range_.start, range_.end, range_.leader_epoch)
+        for range_ in topic.position.replaced
+        if range_.partition == row.partition
     )
     row = row._replace(replaced_ranges=ranges)
     found = divergences.get(TopicPartition(row.topic, row.partition))
@@ -149,7 +149,7 @@ async def _with_times(
     topics: Mapping[str, LiveTopic | ApiError],
     now_ms: int,
 ) -> list[PartitionStatus]:
-    """Adds the age of the first record that was not exported, and corrects partitions with nothing but markers."""
+    """Add the age of the first record that was not exported, and correct partitions with nothing but markers."""
     searches: dict[TopicPartition, Search] = {}
     for row in rows:
         live = topics[row.topic]
@@ -174,5 +174,5 @@ def _timed(row: PartitionStatus, search: Search, now_ms: int) -> PartitionStatus
 
 
 def _pending(state: ExportState) -> dict[TopicPartition, int]:
-    """Offsets of the plan that is not committed."""
+    """Return the offsets of the plan that is not committed."""
     return {range_.tp: range_.end - range_.start for range_ in state.pending.ranges} if state.pending else {}

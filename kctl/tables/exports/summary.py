@@ -96,7 +96,7 @@ class ExportSummary(NamedTuple):
 
 
 def rows_of(report: ExportReport) -> list[RangeRow]:
-    """One row per partition of each committed batch."""
+    """Return one row per partition of each committed batch."""
     return [
         _committed_row(batch, range_, parts, sizes)
         for batch in report.batches
@@ -106,7 +106,7 @@ def rows_of(report: ExportReport) -> list[RangeRow]:
 
 
 def planned_rows(plan: Plan, *, is_pending: bool) -> list[RangeRow]:
-    """One row per partition of the planned batch, for a dry run."""
+    """Return one row per partition of the planned batch, for a dry run."""
     status = "interrupted" if is_pending else "planned"
     return [
         RangeRow(
@@ -138,7 +138,7 @@ def document(
     *,
     failed: Mapping[str, KctlError],
 ) -> ExportSummary:
-    """The summary of a run, or of a dry run (`report` is None)."""
+    """Return the summary of a run, or of a dry run (`report` is None)."""
     seconds = report.seconds if report else {}
     records = sum(row.records or 0 for row in rows)
     return ExportSummary(
@@ -171,7 +171,7 @@ def document(
 
 
 def columns_of(plans: Sequence[Plan]) -> list[ColumnRow]:
-    """The columns of decoded keys and values in the last plan of each topic."""
+    """Return the columns of decoded keys and values in the last plan of each topic."""
     found = {topic: planned.columns for plan in plans for topic, planned in plan.topics.items()}
     return [
         ColumnRow(topic, path, type_)
@@ -186,7 +186,7 @@ def columns_of(plans: Sequence[Plan]) -> list[ColumnRow]:
 
 
 def bad_reasons(report: ExportReport) -> dict[str, int]:
-    """Numbers of records by the reason why they could not be decoded, the most frequent first."""
+    """Return the numbers of records by the reason why they could not be decoded, the most frequent first."""
     found: Counter[str] = Counter()
     for batch in report.batches:
         for outcome in batch.outcomes.values():
@@ -195,7 +195,7 @@ def bad_reasons(report: ExportReport) -> dict[str, int]:
 
 
 def file_count(report: ExportReport) -> int:
-    """Number of files of all batches of a run; partitions may share files."""
+    """Return the number of files of all batches of a run; partitions may share files."""
     return sum(len(outcome.written) for batch in report.batches for outcome in batch.outcomes.values())
 
 
@@ -227,7 +227,7 @@ def _replaced(range_: PartitionRange) -> int:
 
 
 def _sizes(batch: FinishedBatch) -> dict[_Share, int]:
-    """The size of every file divided among its ranges in proportion to their records; the sum is exact."""
+    """Return the size of every file divided among its ranges in proportion to their records; the sum is exact."""
     sizes: dict[_Share, int] = {}
     for path, shares in batch.plan.shares().items():
         outcome = batch.outcomes[path]
@@ -241,7 +241,7 @@ def _sizes(batch: FinishedBatch) -> dict[_Share, int]:
 
 
 def sentence(rows: list[RangeRow], report: ExportReport) -> str:
-    """One line for the user."""
+    """Return one line for the user."""
     if not rows:
         return "nothing new"
     records, bytes_out = sum(row.records or 0 for row in rows), sum(row.bytes_out or 0 for row in rows)

@@ -75,7 +75,7 @@ _CHECKPOINT = re.compile(r"(?P<version>\d{20})\.checkpoint\.(\d{10}\.(?P<parts>\
 
 
 def app_transactions(files: Files, directory: str, version: int) -> dict[str, int]:
-    """The last version of each application id as of a version of the table.
+    """Return the last version of each application id as of a version of the table.
 
     Does not use `_last_checkpoint`, which is optional.  Raises BrokenDeltaLog if a commit is missing.
     """
@@ -94,7 +94,7 @@ def app_transactions(files: Files, directory: str, version: int) -> dict[str, in
 
 
 def is_batch_of(files: Files, directory: str, version: int, batch: int) -> bool:
-    """Whether an export committed this version as its batch."""
+    """Return whether an export committed this version as its batch."""
     path = f"{directory}/_delta_log/{version:020}.json".lstrip("/")
     try:
         return _of_lines(files.read(path)).get(BATCH_ID) == batch
@@ -103,7 +103,7 @@ def is_batch_of(files: Files, directory: str, version: int, batch: int) -> bool:
 
 
 def information_of(files: Files, directory: str, version: int) -> dict[str, Any]:
-    """The commit information of a version; empty if the commit has none, or was deleted after a checkpoint."""
+    """Return the commit information of a version; empty if the commit has none, or was deleted after a checkpoint."""
     try:
         data = files.read(f"{directory}/_delta_log/{version:020}.json".lstrip("/"))
     except FileNotFoundError:
@@ -112,7 +112,7 @@ def information_of(files: Files, directory: str, version: int) -> dict[str, Any]
 
 
 def is_based_on(files: Files, directory: str, version: int, batch: int) -> bool:
-    """Whether the rows of a version come from a version at or after the commit of a batch, by RESTORE as well.
+    """Return whether the rows of a version come from a version at or after the commit of a batch, by RESTORE as well.
 
     RESTORE brings back the files of an earlier version, but not its application transactions.  True if commits that
     would tell were deleted or are too many.
@@ -137,23 +137,23 @@ def is_based_on(files: Files, directory: str, version: int, batch: int) -> bool:
 
 
 def transactions_of(topics: Mapping[str, TopicPosition]) -> dict[str, int]:
-    """The application transactions for positions."""
+    """Return the application transactions for positions."""
     found: dict[str, int] = {}
-    for topic, one in topics.items():
-        prefix = f"kctl/{one.cluster_id}/{topic}/{one.topic_id}"
-        for partition, at in one.partitions.items():
+    for topic, position in topics.items():
+        prefix = f"kctl/{position.cluster_id}/{topic}/{position.topic_id}"
+        for partition, at in position.partitions.items():
             app_id = f"{prefix}/{at.incarnation}/{partition}"
             found[app_id] = at.offset
             if at.history.leader_epoch != NO_EPOCH:
                 found[f"{app_id}{HIGH_WATERMARK}"] = at.history.offset
                 found[f"{app_id}{LEADER_EPOCH}"] = at.history.leader_epoch
-        for range_ in one.replaced:
+        for range_ in position.replaced:
             found[f"{prefix}/{range_.incarnation}/{range_.partition}{REPLACED}"] = range_.start
     return found
 
 
 def positions_in(transactions: Mapping[str, int]) -> dict[str, TopicPosition]:
-    """The inverse of `transactions_of`, with transactions of former incarnations among them.
+    """Return the inverse of `transactions_of`, with transactions of former incarnations among them.
 
     A topic was created again if its highest incarnation has another id.  Where a broker had no topic ids, the
     transactions with an id are the later ones.
@@ -199,14 +199,14 @@ def _history_in(transactions: Mapping[str, int], app_id: str) -> History:
 
 
 def _is_one_topic(entries: Iterable[tuple[Position, UUID, str, int]], topic_id: UUID) -> bool:
-    """Whether entries without a topic id are of the topic that has one: the incarnation is the same."""
+    """Return whether entries without a topic id are of the topic that has one: the incarnation is the same."""
     incarnations = {at.incarnation for at, id_, _, _ in entries if id_ == topic_id}
     without = {at.incarnation for at, id_, _, _ in entries if id_ == ZERO_UUID}
     return bool(incarnations & without)
 
 
 def _last_checkpoint(names: Iterable[str], version: int) -> tuple[int, list[str]]:
-    """The last complete checkpoint up to a version, and its files; (-1, []) without one."""
+    """Return the last complete checkpoint up to a version, and its files; (-1, []) without one."""
     found: dict[tuple[int, str], list[str]] = {}
     for name in names:
         match = _CHECKPOINT.fullmatch(name)
@@ -308,7 +308,7 @@ class DeltaLakeTable:
             )
 
     def paths(self) -> set[str]:
-        """The data files of the version that was read last, relative to the table."""
+        """Return the data files of the version that was read last, relative to the table."""
         if self._table is None:
             return set()
         with self._failures():
@@ -326,7 +326,7 @@ class DeltaLakeTable:
         return entries[0].get("timestamp") if entries else None
 
     def has_row_deletes(self) -> bool:
-        """Whether the table may have deletion vectors."""
+        """Return whether the table may have deletion vectors."""
         if self._table is None:
             return False
         with self._failures():
@@ -343,7 +343,7 @@ class DeltaLakeTable:
 
     def partitions(self) -> dict[str, str]:
         """See Table."""
-        return {path: repr(sorted(one.partition.items())) for path, one in self._held().items()}
+        return {path: repr(sorted(file.partition.items())) for path, file in self._held().items()}
 
     def replace(self, replacements: Sequence[Replacement]) -> None:
         """See Table.
@@ -372,15 +372,15 @@ class DeltaLakeTable:
             actions += [
                 {
                     "remove": {
-                        "path": one.name,
+                        "path": source.name,
                         "deletionTimestamp": now_ms,
                         "dataChange": False,
                         "extendedFileMetadata": True,
-                        "partitionValues": one.partition,
-                        "size": one.size,
+                        "partitionValues": source.partition,
+                        "size": source.size,
                     }
                 }
-                for one in sources
+                for source in sources
             ]
             added = {
                 "path": merged.path,
@@ -398,7 +398,7 @@ class DeltaLakeTable:
             raise Conflict
 
     def _check_rewritable(self, table: DeltaTable) -> None:
-        """Raises TableFailed for a table with features that a compaction would have to know."""
+        """Raise TableFailed for a table with features that a compaction would have to know."""
         protocol = table.protocol()
         unknown = sorted(set(protocol.writer_features or ()) - REWRITABLE_FEATURES)
         if unknown or (protocol.writer_features is None and protocol.min_writer_version > REWRITABLE_WRITER_VERSION):
@@ -406,7 +406,7 @@ class DeltaLakeTable:
             raise TableFailed(f"table {self.name} has features for which it must be compacted with Spark: {found}")
 
     def _held(self) -> dict[str, _HeldFile]:
-        """The data files of the version that was read last, by their paths relative to the table."""
+        """Return the data files of the version that was read last, by their paths relative to the table."""
         if self._table is None:
             return {}
         with self._failures():
@@ -468,7 +468,7 @@ class DeltaLakeTable:
             raise Conflict from error
 
     def _add_columns(self, schema: Schema, columns: pa.Schema) -> None:
-        """Adds missing columns, in a version of their own; a run that is interrupted here has changed no rows."""
+        """Add missing columns, in a version of their own; a run that is interrupted here has changed no rows."""
         assert self._table is not None
         present = _arrow_schema(self._table)
         missing = [field for field in schema.fields if not has_columns(present, pa.schema([columns.field(field.name)]))]
@@ -509,14 +509,14 @@ class DeltaLakeTable:
         highs: dict[str, int] = {}
         for name in STATISTICS:
             statistics = [chunk[name].statistics for chunk in found if name in chunk]
-            lows[name] = min(one.min for one in statistics)
-            highs[name] = max(one.max for one in statistics)
+            lows[name] = min(statistic.min for statistic in statistics)
+            highs[name] = max(statistic.max for statistic in statistics)
         nulls = dict.fromkeys(STATISTICS, 0)
         return {"numRecords": file.records, "minValues": lows, "maxValues": highs, "nullCount": nulls}
 
     @contextlib.contextmanager
     def _failures(self) -> Iterator[None]:
-        """Raises TableFailed for errors of deltalake."""
+        """Raise TableFailed for errors of deltalake."""
         try:
             yield
         except (DeltaError, OSError) as error:
@@ -524,14 +524,14 @@ class DeltaLakeTable:
 
 
 def _partition_text(value: Any) -> str | None:
-    """The value of a partition column as the log has it."""
+    """Return the value of a partition column as the log has it."""
     if value is None:
         return None
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _with_partition_columns(commit: TableCommit) -> pa.Schema:
-    """The columns of the table: partition columns are in the log only, not in the files."""
+    """Return the columns of the table: partition columns are in the log only, not in the files."""
     by = commit.partition_by
     types = {"date": pa.date32(), "hour": pa.int32()}
     schema = commit.schema
@@ -563,7 +563,9 @@ _CAUSE_MARK = re.compile(r"\x1b\[\d*m|↳")
 
 
 def _in_one_line(error: Exception) -> str:
-    """The error and its causes, each of which deltalake writes on a line of its own, without the body of a response."""
+    """Return the error and its causes, each of which deltalake writes on a line of its own, without the body of a
+    response.
+    """
     lines = [_CAUSE_MARK.sub("", line).strip() for line in str(error).splitlines()]
     causes = [line for line in lines if line and not line.startswith("<")]
     return ": ".join(causes)[:MESSAGE_CHARACTERS_MAX] or type(error).__name__

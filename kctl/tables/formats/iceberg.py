@@ -124,7 +124,7 @@ class ExportTransaction(Transaction):
 
 
 def _after(last_ms: int, update: TableUpdate) -> TableUpdate:
-    """The update, whose snapshot, if it has one, is younger than `last_ms`."""
+    """Return the update, whose snapshot, if it has one, is younger than `last_ms`."""
     if not isinstance(update, AddSnapshotUpdate) or update.snapshot.timestamp_ms > last_ms:
         return update
     return AddSnapshotUpdate(snapshot=update.snapshot.model_copy(update={"timestamp_ms": last_ms + 1}))
@@ -209,7 +209,7 @@ class IcebergTable:
         return PathSet(int(count), int(digest, 16)) if digest else None
 
     def paths(self) -> set[str]:
-        """The data files of the current snapshot, relative to the table."""
+        """Return the data files of the current snapshot, relative to the table."""
         return set(self.sizes())
 
     def sizes(self) -> Mapping[str, int]:
@@ -240,12 +240,12 @@ class IcebergTable:
         return snapshot.timestamp_ms if snapshot else None
 
     def has_row_deletes(self) -> bool:
-        """Whether the current snapshot has delete files."""
+        """Return whether the current snapshot has delete files."""
         snapshot = self._table.current_snapshot() if self._table else None
         if self._table is None or snapshot is None:
             return False
         with self._failures():
-            return any(one.content == ManifestContent.DELETES for one in snapshot.manifests(self._table.io))
+            return any(manifest.content == ManifestContent.DELETES for manifest in snapshot.manifests(self._table.io))
 
     def commit(self, commit: TableCommit) -> None:
         """See Table."""
@@ -284,7 +284,7 @@ class IcebergTable:
                     expiry = expiry_of(transaction.table_metadata, transaction.table_metadata.last_updated_ms)
                     if expiry:
                         expire = ExpireSnapshots(transaction)
-                        expire.by_ids([one.snapshot_id for one in expiry.expired]).commit()
+                        expire.by_ids([snapshot.snapshot_id for snapshot in expiry.expired]).commit()
                 if expiry:
                     remove_files(table, expiry, self._is_in_table)
             except CommitFailedException as error:
@@ -308,12 +308,12 @@ class IcebergTable:
                 append.append_data_file(data_file)
 
     def partitions(self) -> dict[str, str]:
-        """The partition of each data file of the state that was read last, as text, by path."""
+        """Return the partition of each data file of the state that was read last, as text, by path."""
         with self._failures():
-            return {path: repr(one.partition) for path, one in self._held().items()}
+            return {path: repr(file.partition) for path, file in self._held().items()}
 
     def replace(self, replacements: Sequence[Replacement]) -> None:
-        """Replaces files by others with the same rows, in one snapshot.  Raises Conflict, then nothing is changed."""
+        """Replace files by others with the same rows, in one snapshot.  Raises Conflict, then nothing is changed."""
         assert self._table is not None
         with self._failures():
             held = self._held()
@@ -335,16 +335,18 @@ class IcebergTable:
                 raise Conflict from error
 
     def _held(self) -> dict[str, DataFile]:
-        """The data files of the current snapshot by their path relative to the table."""
+        """Return the data files of the current snapshot by their path relative to the table."""
         tasks = self._table.scan().plan_files() if self._table else ()
         return {self._relative(task.file.file_path): task.file for task in tasks}
 
     def _relative(self, path: str) -> str:
-        """The path of a data file relative to the table; as it is if it is elsewhere."""
+        """Return the path of a data file relative to the table; as it is if it is elsewhere."""
         return _canonical(path).removeprefix(f"{_canonical(self._location)}/")
 
     def _is_in_table(self, path: str) -> bool:
-        """Whether a file that the metadata names is below the location of the table, also after symbolic links."""
+        """Return whether a file that the metadata names is below the location of the table, also after symbolic
+        links.
+        """
         relative = self._relative(path)
         if "://" in relative or relative.startswith("/") or ".." in relative.split("/"):
             return False
@@ -368,7 +370,7 @@ class IcebergTable:
 
     @staticmethod
     def _without_retries(table: CatalogTable) -> CatalogTable:
-        """The table, which does not repeat a failed commit on top of another one.
+        """Return the table, which does not repeat a failed commit on top of another one.
 
         Only this object is changed: the number of retries is a property that other programs may set in the table.
         """
@@ -378,7 +380,7 @@ class IcebergTable:
 
     @contextlib.contextmanager
     def _failures(self) -> Iterator[None]:
-        """Raises TableFailed for errors of pyiceberg, the catalogue's database or the store.
+        """Raise TableFailed for errors of pyiceberg, the catalogue's database or the store.
 
         Closes connections to the database at the end; the catalogue opens others when it is used again.
         """
@@ -395,20 +397,21 @@ class IcebergTable:
 
 
 def _folder(location: str) -> str:
-    """The folder of a location without symbolic links and `..`; a URL of an object store as it is."""
+    """Return the folder of a location without symbolic links and `..`; a URL of an object store as it is."""
     path = location.removeprefix("file://")
     return location if path == location else os.path.realpath(path)
 
 
 def _canonical(location: str) -> str:
-    """A location in the form that exports write; Spark writes `file:/folder` and `s3a://bucket` for the same."""
+    """Return a location in the form that exports write; Spark writes `file:/folder` and `s3a://bucket` for the same."""
     for pattern, prefix in _SAME_PLACES:
         location = pattern.sub(prefix, location)
     return location
 
 
 def _is_based_on(table: CatalogTable, batch: int) -> bool:
-    """Whether the current snapshot is that of a batch or a later one; True if the snapshots that tell have expired.
+    """Return whether the current snapshot is that of a batch or a later one; True if the snapshots that tell have
+    expired.
 
     A rollback selects an earlier snapshot, and does not change the properties of the table.
     """
@@ -430,7 +433,7 @@ def _partition_field(by: Partitioning) -> tuple[str, Transform[Any, Any], str]:
 
 
 def default_catalog(folder: Path) -> Catalog:
-    """The catalogue in the SQLite database of an export folder, which must exist.  Raises TableFailed."""
+    """Return the catalogue in the SQLite database of an export folder, which must exist.  Raises TableFailed."""
     from pyiceberg.catalog.sql import SqlCatalog  # noqa: PLC0415 - imports SQLAlchemy
 
     database = f"{folder}/_kctl/catalog.db"
@@ -441,13 +444,16 @@ def default_catalog(folder: Path) -> Catalog:
 
 
 def _database(catalog: Catalog | None) -> str:
-    """The file of a catalogue in SQLite; empty for others."""
+    """Return the file of a catalogue in SQLite; empty for others."""
     engine = getattr(catalog, "engine", None)
     return (engine.url.database or "") if engine is not None else ""
 
 
 def named_catalog(name: str) -> Catalog:
-    """The catalogue that .pyiceberg.yaml or PYICEBERG_CATALOG__NAME__* describe.  Raises UsageError, TableFailed."""
+    """Return the catalogue that .pyiceberg.yaml or PYICEBERG_CATALOG__NAME__* describe.
+
+    Raises UsageError, TableFailed.
+    """
     try:
         catalog = load_catalog(name)
         catalog.properties.setdefault(S3_RETRY_STRATEGY_IMPL, f"{__name__}.{S3Retries.__name__}")

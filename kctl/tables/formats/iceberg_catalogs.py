@@ -57,25 +57,29 @@ class Expiry(NamedTuple):
 
 
 def expiry_of(metadata: TableMetadata, now_ms: int) -> Expiry | None:
-    """What the properties of the table do not keep; None if they keep everything.  Pure."""
+    """Return what the properties of the table do not keep; None if they keep everything.  Pure."""
     max_age_ms = property_as_int(metadata.properties, MAX_AGE_MS)
     if max_age_ms is None:
         return None
     keep = max(property_as_int(metadata.properties, MIN_SNAPSHOTS, 1) or 1, 1)
     line = _ancestors(metadata)
     named = {ref.snapshot_id for name, ref in metadata.refs.items() if name != MAIN_BRANCH}
-    old = [one for one in line[keep:] if one.timestamp_ms < now_ms - max_age_ms and one.snapshot_id not in named]
+    old = [
+        snapshot
+        for snapshot in line[keep:]
+        if snapshot.timestamp_ms < now_ms - max_age_ms and snapshot.snapshot_id not in named
+    ]
     expired = old[::-1][:EXPIRED_AT_ONCE_MAX]
     if not expired:
         return None
     after = line[: line.index(expired[-1])]
-    ids = {one.snapshot_id for one in (*expired, *after)}
-    return Expiry(expired, after[-1], [one for one in metadata.snapshots if one.snapshot_id not in ids])
+    ids = {snapshot.snapshot_id for snapshot in (*expired, *after)}
+    return Expiry(expired, after[-1], [snapshot for snapshot in metadata.snapshots if snapshot.snapshot_id not in ids])
 
 
 def _ancestors(metadata: TableMetadata) -> list[Snapshot]:
-    """The current snapshot and its ancestors, newest first, as far as they are known."""
-    by_id = {one.snapshot_id: one for one in metadata.snapshots}
+    """Return the current snapshot and its ancestors, newest first, as far as they are known."""
+    by_id = {known_snapshot.snapshot_id: known_snapshot for known_snapshot in metadata.snapshots}
     found: list[Snapshot] = []
     snapshot = metadata.current_snapshot()
     while snapshot is not None:
@@ -85,7 +89,7 @@ def _ancestors(metadata: TableMetadata) -> list[Snapshot]:
 
 
 def remove_files(table: Table, expiry: Expiry, is_in_table: Callable[[str], bool]) -> None:
-    """Removes the files that only expired snapshots use.  What cannot be removed stays, and belongs to no snapshot.
+    """Remove the files that only expired snapshots use.  What cannot be removed stays, and belongs to no snapshot.
 
     Metadata can name any file; those that are not in the folder of the table stay.
     """
@@ -101,14 +105,14 @@ def remove_files(table: Table, expiry: Expiry, is_in_table: Callable[[str], bool
 
 def _unused_manifests(io: FileIO, expiry: Expiry) -> set[str]:
     """Manifest lists and manifests that only expired snapshots use."""
-    used = {manifest.manifest_path for one in (expiry.next, *expiry.others) for manifest in one.manifests(io)}
+    used = {manifest.manifest_path for kept in (expiry.next, *expiry.others) for manifest in kept.manifests(io)}
     lists = {snapshot.manifest_list for snapshot in expiry.expired}
     manifests = {manifest.manifest_path for snapshot in expiry.expired for manifest in snapshot.manifests(io)}
     return lists | (manifests - used)
 
 
 def _replaced_files(io: FileIO, expiry: Expiry) -> set[str]:
-    """Data files that an expired snapshot has replaced or deleted."""
+    """Return the data files that an expired snapshot has replaced or deleted."""
     return {
         entry.data_file.file_path
         for snapshot in expiry.expired
@@ -121,10 +125,10 @@ def _replaced_files(io: FileIO, expiry: Expiry) -> set[str]:
 
 
 def _data_files(table: Table) -> set[str]:
-    """The data files of the current snapshot, which another program may have added again."""
+    """Return the data files of the current snapshot, which another program may have added again."""
     snapshot = table.current_snapshot()
     manifests = snapshot.manifests(table.io) if snapshot else []
-    return {entry.data_file.file_path for one in manifests for entry in one.fetch_manifest_entry(table.io)}
+    return {entry.data_file.file_path for manifest in manifests for entry in manifest.fetch_manifest_entry(table.io)}
 
 
 # What is wrong with the SQLite database of an Iceberg catalogue, and the remedy. Pure.
@@ -137,7 +141,7 @@ _PRIMARY_CODE = 0xFF
 
 
 def catalog_failure(error: BaseException | None, database: str) -> str:
-    """One line if a SQLite error is the cause of this one, else empty.
+    """Return one line if a SQLite error is the cause of this one, else empty.
 
     SQLAlchemy raises errors of its own, which have that of the driver as `orig`.
     """

@@ -83,7 +83,7 @@ class TableOptions:
 
     @classmethod
     def of_mark(cls, mark: str, *, catalog: str | None, namespace: str) -> Self:
-        """The options of an existing export; its catalogue and namespace are not in the mark."""
+        """Return the options of an existing export; its catalogue and namespace are not in the mark."""
         words = dict(option.partition(" ")[::2] for option in mark.removeprefix("--").split(" --"))
         kind = TableKind(words.get("table", TableKind.PARQUET))
         partition_by = Partitioning(words.get("partition-by", NONE), words.get("time-zone", "UTC"))
@@ -109,7 +109,7 @@ class TableOptions:
 
 
 def open_log(options: TableOptions, files: Files, topics: Collection[str]) -> ExportLog:
-    """The log of a target.
+    """Return the log of a target.
 
     Raises PackageMissing, and UsageError if the target contains another kind of export or the options do not fit.
     """
@@ -129,12 +129,12 @@ def open_log(options: TableOptions, files: Files, topics: Collection[str]) -> Ex
 
 
 def table_opener(options: TableOptions, files: Files, topics: Collection[str]) -> Callable[[str], Table]:
-    """Returns the tables of the topics by their directories; "" is the target itself.  Raises as `open_log`."""
+    """Return the tables of the topics by their directories; "" is the target itself.  Raises as `open_log`."""
     if not is_object_store(files.location) and (
         found := set(files.location).intersection(UNUSABLE_CHARACTERS[options.kind])
     ):
-        one = min(found)
-        shown = f"'{one}'" if one.isprintable() else "control characters"
+        character = min(found)
+        shown = f"'{character}'" if character.isprintable() else "control characters"
         raise UsageError(
             f"{files.location}: tables of kind {options.kind} need a folder without {shown} in its path: choose "
             "another one"
@@ -180,7 +180,7 @@ class _FolderCatalog:
         self._catalog: Catalog | None = None
 
     def open(self) -> Catalog | None:
-        """The catalogue; None if the folder does not exist yet."""
+        """Return the catalogue; None if the folder does not exist yet."""
         if self._catalog is None and (self._folder / layout.LOG_DIRECTORY).is_dir():
             from kctl.tables.formats.iceberg import default_catalog  # noqa: PLC0415 - an optional package
 
@@ -189,7 +189,8 @@ class _FolderCatalog:
 
 
 def _table_names(topics: Collection[str], location: str, *, is_shared: bool) -> dict[str, str]:
-    """The name of the table in each directory: of the topic, or the last part of the target, with `_` for `.` and `-`.
+    """Return the name of the table in each directory: of the topic, or the last part of the target, with `_` for `.`
+    and `-`.
 
     Raises UsageError for topics whose names differ only in these characters.
     """

@@ -55,12 +55,15 @@ class Publications:
         self._partition_by = partition_by
 
     def newest_first(self) -> Iterator[Publication]:
-        """The records, beginning with the highest batch.  Raises BrokenExportFolder for one that cannot be read."""
+        """Yield the records, beginning with the highest batch.
+
+        Raises BrokenExportFolder for one that cannot be read.
+        """
         for batch in sorted(self._batches(), reverse=True):
             yield self._read(batch)
 
     def write(self, publication: Publication) -> None:
-        """Records what is about to be committed.  Raises LostRace if another exporter commits the same batch."""
+        """Record what is about to be committed.  Raises LostRace if another exporter commits the same batch."""
         path = self._path(publication.commit.batch)
         data = json.dumps(_to_json(publication), indent=1).encode() + b"\n"
         # A store repeats a request whose answer was lost, and then finds the object that it has created itself.
@@ -68,17 +71,17 @@ class Publications:
             raise LostRace(f"{self._files.location}/{path} was written by another export at the same time")
 
     def remove(self, batch: int) -> None:
-        """Removes the record of a commit that was refused."""
+        """Remove the record of a commit that was refused."""
         self._files.remove(self._path(batch))
 
     def remove_before(self, batch: int) -> None:
-        """Removes the records of earlier batches."""
-        for one in self._batches():
-            if one < batch:
-                self.remove(one)
+        """Remove the records of earlier batches."""
+        for recorded in self._batches():
+            if recorded < batch:
+                self.remove(recorded)
 
     def path(self, batch: int) -> str:
-        """The absolute path or URL of a record, for messages."""
+        """Return the absolute path or URL of a record, for messages."""
         return f"{self._files.location}/{self._path(batch)}"
 
     def _batches(self) -> list[int]:
@@ -101,7 +104,7 @@ class Publications:
 
 
 def is_recorded_name(name: str) -> bool:
-    """Whether a file of this name, or a scratch file for it, would be in a record if it had been published."""
+    """Return whether a file of this name, or a scratch file for it, would be in a record if it had been published."""
     return _RECORDED_NAME.search(name) is not None
 
 

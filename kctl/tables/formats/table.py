@@ -107,15 +107,15 @@ class Table(Protocol):
         ...
 
     def state(self) -> TableState | None:
-        """Reads the state, on which the next commit is based; None if the table does not exist."""
+        """Read the state, on which the next commit is based; None if the table does not exist."""
         ...
 
     def paths(self) -> set[str]:
-        """The data files of the state that was read last, relative to the table."""
+        """Return the data files of the state that was read last, relative to the table."""
         ...
 
     def sizes(self) -> Mapping[str, int]:
-        """The sizes in bytes of these files, as the table says, by path."""
+        """Return the sizes in bytes of these files, as the table says, by path."""
         ...
 
     def file_set(self) -> PathSet | None:
@@ -127,22 +127,22 @@ class Table(Protocol):
         ...
 
     def has_row_deletes(self) -> bool:
-        """Whether readers must leave out rows of the data files of the state that was read last."""
+        """Return whether readers must leave out rows of the data files of the state that was read last."""
         ...
 
     def commit(self, commit: TableCommit) -> None:
-        """Publishes a batch in one commit, creating the table if necessary.
+        """Publish a batch in one commit, creating the table if necessary.
 
         Raises Conflict unless the table is as it was when its state was read.
         """
         ...
 
     def partitions(self) -> Mapping[str, str]:
-        """The partition of each data file of the state that was read last, as text, by path."""
+        """Return the partition of each data file of the state that was read last, as text, by path."""
         ...
 
     def replace(self, replacements: Sequence[Replacement]) -> None:
-        """Replaces files by others with the same rows, in one commit.
+        """Replace files by others with the same rows, in one commit.
 
         Raises Conflict, and nothing is changed, unless the table is as it was when its state was read.
         """
@@ -157,7 +157,7 @@ DATA = "data"
 
 
 def has_exactly_its_files(files: Files, directory: str, table: Table) -> bool:
-    """Whether the data folder of the table has the files of its last commit and no others.
+    """Return whether the data folder of the table has the files of its last commit and no others.
 
     False if that is not known without reading the manifests of the table.
     """
@@ -170,7 +170,7 @@ def has_exactly_its_files(files: Files, directory: str, table: Table) -> bool:
 
 
 def lost_files(files: Files, directory: str, table: Table, open_table: Callable[[str], Table]) -> Inventory:
-    """Files of the state that was read last which do not exist or do not have the size that the table says.
+    """Return the files of the state that was read last which do not exist or do not have the size that the table says.
 
     Another program may have replaced files since, and removed them.  So only what a second reading of the table names
     as well is missing.

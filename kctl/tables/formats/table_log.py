@@ -98,11 +98,11 @@ class TableLog:
         """The files of the last batch of tables that no other program has changed since."""
 
     def is_new(self) -> bool:
-        """Whether none of the tables has a batch."""
+        """Return whether none of the tables has a batch."""
         return self.positions().last_batch < 0
 
     def create(self) -> None:
-        """Marks the target as one of tables."""
+        """Mark the target as one of tables."""
         self._files.prepare([layout.LOG_DIRECTORY])
         LayoutMark(self._files).claim(self._mark)
 
@@ -118,7 +118,7 @@ class TableLog:
             yield
 
     def positions(self) -> Positions:
-        """The positions of all tables after the commits of an interrupted run; the batch is the highest of them.
+        """Return the positions of all tables after the commits of an interrupted run; the batch is the highest of them.
 
         Raises BrokenExportFolder for tables that are not as their last export left them.
         """
@@ -158,7 +158,7 @@ class TableLog:
         )
 
     def _last_record(self, directory: str, state: TableState | None) -> Publication | None:
-        """The last recorded commit, except for those that were refused.
+        """Return the last recorded commit, except for those that were refused.
 
         If a table is between the batch that a commit was based on and the batch of that commit, another exporter has
         committed first.  The record of that exporter shows that the table is not an older one.
@@ -175,7 +175,7 @@ class TableLog:
         return newest
 
     def _after(self, directory: str, state: TableState | None, publication: Publication) -> TableState:
-        """The state of a table after the last recorded commit, which may have been interrupted."""
+        """Return the state of a table after the last recorded commit, which may have been interrupted."""
         commit = publication.commit
         batch = state.batch if state else -1
         if state is not None and batch >= commit.batch:
@@ -208,7 +208,8 @@ class TableLog:
         """None: see above."""
 
     def inventory(self, positions: Positions, pending: Plan | None, topics: Collection[str]) -> Inventory:
-        """Data files of which it is not known whether a table had them; those of a target without an export, too.
+        """Return data files of which it is not known whether a table had them; those of a target without an export,
+        too.
 
         Missing and damaged are those that a table names, and dead letters of the last batch.
         """
@@ -265,7 +266,7 @@ class TableLog:
         folder = self._data_directory(directory, state.batch)
         prefix = f"{directory}/" if directory else ""
         existing = (f"{folder}/{name}" for name in self._files.names(folder)) if is_whole else ()
-        of_table = () if is_whole else (f"{prefix}{one}" for one in self._tables[directory].paths())
+        of_table = () if is_whole else (f"{prefix}{table_path}" for table_path in self._tables[directory].paths())
         named = {path for path in (*existing, *of_table) if path.startswith(f"{folder}/")}
         recorded = self._recorded.get(directory)
         if recorded and recorded.batch == state.batch and not state.has_lost:
@@ -274,7 +275,8 @@ class TableLog:
                 self._settled[directory] = named
 
     def placed(self, plan: Plan) -> Plan:
-        """The plan with files in folders of their batch, whose names depend on everything that their contents do.
+        """Return the plan with files in folders of their batch, whose names depend on everything that their contents
+        do.
 
         If offsets are missing, its number is above those of all folders: these may have the files of batches whose
         metadata was lost, with the missing offsets.
@@ -292,7 +294,7 @@ class TableLog:
         return plan.with_paths(place)
 
     def commits_of(self, plan: Plan) -> list[Plan]:
-        """The part of each table, so that topics that cannot be read do not stop the others."""
+        """Return the part of each table, so that topics that cannot be read do not stop the others."""
         directories = sorted({self._directory(topic) for topic in plan.topics})
         return [
             plan.of_topics([topic for topic in plan.topics if self._directory(topic) == directory])
@@ -300,7 +302,7 @@ class TableLog:
         ]
 
     def write_plan(self, plan: Plan) -> None:
-        """Does nothing: see above."""
+        """Do nothing: see above."""
 
     def abandon(self, plan: Plan, positions: Positions, *, now_ms: int, dropped: Collection[str]) -> Positions:
         """See ExportLog: there are no plans."""
@@ -315,7 +317,7 @@ class TableLog:
         now_ms: int,
         dropped: Collection[str] = (),
     ) -> Positions:
-        """Commits to the table of each planned topic; dropped files are removed as others of the batch are."""
+        """Commit to the table of each planned topic; dropped files are removed as others of the batch are."""
         after = advance(positions, plan)
         for directory in sorted({self._directory(topic) for topic in plan.topics}):
             if directory in self._interrupted:  # since this exporter has read the state
@@ -338,13 +340,13 @@ class TableLog:
         return after
 
     def remove_unfinished(self, topics: Collection[str]) -> None:
-        """Deletes the files of the last batch that it does not name, unless other programs have changed the table."""
+        """Delete the files of the last batch that it does not name, unless other programs have changed the table."""
         for directory, named in self._settled.items():
             if state := self._states.get(directory):
                 self._remove_others(directory, state.batch, named, state.dead_letters)
 
     def _publish(self, directory: str, publication: Publication) -> None:
-        """Commits, again if another program has changed the table.  Raises LostRace if that was an exporter."""
+        """Commit, again if another program has changed the table.  Raises LostRace if that was an exporter."""
         table = self._tables[directory]
         publications = self._publications[directory]
         name = self._name(directory)
@@ -367,7 +369,9 @@ class TableLog:
 
     @staticmethod
     def _is_published(table: Table, state: TableState, commit: TableCommit) -> bool:
-        """Whether the table has exactly this commit: its answer was lost, or another exporter published the same."""
+        """Return whether the table has exactly this commit: its answer was lost, or another exporter published the
+        same.
+        """
         is_same = state.batch == commit.batch and _contains(state.topics, commit.topics, are_equal=True)
         return is_same and {file.path for file in commit.files} <= table.paths()
 
@@ -384,7 +388,7 @@ class TableLog:
         results = [(range_, parts) for range_, parts in parts_of(plan, outcomes) if range_.tp.topic in topics]
         lost = sum(range_.lost + sum(part.lost for part in parts) for range_, parts in results)
         filtered = sum(part.filtered for _, parts in results for part in parts)
-        letters = [one for path in paths if (one := outcomes[path].dead_letters)]
+        letters = [letter_file for path in paths if (letter_file := outcomes[path].dead_letters)]
         unreadable = unreadable_to_json(outcomes[path] for path in paths)
         prefix = f"{directory}/" if directory else ""
         return TableCommit(
@@ -412,17 +416,17 @@ class TableLog:
                 **({UNREADABLE: json.dumps(unreadable[:UNREADABLE_LISTED_MAX])} if unreadable else {}),
                 "kctl.topics": ",".join(topic for topic in plan.topics if topic in topics),
             },
-            dead_letters=[one.path for one in letters],
-            dead_letter_bytes=[one.size for one in letters],
+            dead_letters=[letter_file.path for letter_file in letters],
+            dead_letter_bytes=[letter_file.size for letter_file in letters],
         )
 
     def _remove_others(self, directory: str, batch: int, kept: Collection[str], letters: Collection[str]) -> None:
-        """Removes the files of a batch that were never published; the paths are relative to the target."""
+        """Remove the files of a batch that were never published; the paths are relative to the target."""
         folder = self._data_directory(directory, batch)
-        for paths, one in ((kept, folder), (letters, dead_letters_path(folder))):
-            for name in self._files.names(one):
-                if f"{one}/{name}" not in paths and is_recorded_name(name):
-                    self._files.remove(f"{one}/{name}")
+        for paths, place in ((kept, folder), (letters, dead_letters_path(folder))):
+            for name in self._files.names(place):
+                if f"{place}/{name}" not in paths and is_recorded_name(name):
+                    self._files.remove(f"{place}/{name}")
 
     def _directory(self, topic: str) -> str:
         return "" if self._is_shared else layout.topic_directory(topic)
@@ -436,26 +440,26 @@ class TableLog:
 
 
 def _contains(positions: Mapping[str, TopicPosition], some: Mapping[str, TopicPosition], *, are_equal: bool) -> bool:
-    """Whether positions have those of some partitions; unless `are_equal`, they may also be after them."""
-    for topic, one in some.items():
+    """Return whether positions have those of some partitions; unless `are_equal`, they may also be after them."""
+    for topic, position in some.items():
         held = positions.get(topic)
-        if held is None or (are_equal and not _offsets(one).items() <= _offsets(held).items()):
+        if held is None or (are_equal and not _offsets(position).items() <= _offsets(held).items()):
             return False
-        if held.incarnation == one.incarnation and any(
+        if held.incarnation == position.incarnation and any(
             partition not in held.partitions or held.partitions[partition].offset < at.offset
-            for partition, at in one.partitions.items()
+            for partition, at in position.partitions.items()
         ):
             return False
     return True
 
 
 def _offsets(position: TopicPosition) -> dict[int, tuple[int, int]]:
-    """Offset and incarnation by partition; earlier versions write no histories."""
+    """Return the offset and incarnation by partition; earlier versions write no histories."""
     return {partition: (at.offset, at.incarnation) for partition, at in position.partitions.items()}
 
 
 def _state_of(commit: TableCommit) -> TableState:
-    """The state of a table after a commit."""
+    """Return the state of a table after a commit."""
     from kctl.tables.exec.schema.arrow_types import held_columns  # noqa: PLC0415 - imports pyarrow
 
     held = HeldColumns(held_columns(commit.schema, "key"), held_columns(commit.schema, "value"))

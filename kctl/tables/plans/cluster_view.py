@@ -49,7 +49,7 @@ class TopicSelection:
 
 
 async def view_cluster(client: ClusterClient, selection: TopicSelection, positions: Positions) -> ClusterView:
-    """The selected topics as they are in the cluster, compared with the histories of `positions`.
+    """Return the selected topics as they are in the cluster, compared with the histories of `positions`.
 
     Raises ApiError for topics that do not exist or partitions without a leader, UsageError for partitions or offsets
     that do not exist, ClusterUnreachable.
@@ -82,7 +82,7 @@ async def view_cluster(client: ClusterClient, selection: TopicSelection, positio
 
 
 def _histories(positions: Positions, metadata: ClusterMetadata) -> dict[TopicPartition, History]:
-    """The histories of the topics that are not created again."""
+    """Return the histories of the topics that are not created again."""
     return {
         TopicPartition(name, partition): at.history
         for name, topic in positions.topics.items()
@@ -100,8 +100,8 @@ def _histories(positions: Positions, metadata: ClusterMetadata) -> dict[TopicPar
 async def _divergences(
     client: ClusterClient, histories: Mapping[TopicPartition, History], held: Mapping[TopicPartition, OffsetRange]
 ) -> dict[TopicPartition, Divergence]:
-    """Where the logs in `held` part from the histories.  Raises ApiError."""
-    epochs = {tp: one.leader_epoch for tp, one in held.items()}
+    """Return where the logs in `held` part from the histories.  Raises ApiError."""
+    epochs = {tp: range_.leader_epoch for tp, range_ in held.items()}
     found: dict[TopicPartition, Divergence] = {}
     for tp, outcome in (await find_divergences(client, histories, epochs)).items():
         if isinstance(outcome, ApiError):
@@ -111,7 +111,7 @@ async def _divergences(
 
 
 def _start(held: OffsetRange, selection: OffsetSpec, offset: int) -> int:
-    """The start offset.  A number outside of the log is left to planning: most partitions have a position."""
+    """Return the start offset.  A number outside of the log is left to planning: most partitions have a position."""
     return offset if selection.anchor is Anchor.ZERO else min(max(offset, held.start), held.end)
 
 
@@ -132,7 +132,7 @@ def _partitions(metadata: ClusterMetadata, selection: TopicSelection) -> list[To
 
 
 async def _sizes(client: ClusterClient, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-    """Sizes of the logs on their leaders in bytes, if available; used only to cut ranges."""
+    """Return the sizes of the logs on their leaders in bytes, if available; used only to cut ranges."""
 
     async def send_to(connection: Connection, some: list[TopicPartition]) -> Outcomes[int]:
         return await _request_sizes(connection, some)
@@ -144,7 +144,7 @@ async def _sizes(client: ClusterClient, tps: Collection[TopicPartition]) -> dict
 async def take_samples(
     client: ClusterClient, selection: Mapping[TopicPartition, Sequence[int]]
 ) -> dict[TopicPartition, tuple[Sample, ...]]:
-    """Samples of the logs at the requested offsets, if available; used only to cut ranges."""
+    """Return samples of the logs at the requested offsets, if available; used only to cut ranges."""
     samples: dict[TopicPartition, list[Sample]] = {}
     for index in range(max(map(len, selection.values()), default=0)):
         offsets = {tp: offsets[index] for tp, offsets in selection.items() if index < len(offsets)}

@@ -46,7 +46,7 @@ _TYPES = {"boolean": "boolean", "integer": "int64", "number": "double", "string"
 
 
 def columns_of(text: str, source: str) -> Struct:
-    """The columns of objects with this schema.  Raises UsageError if it is not of objects."""
+    """Return the columns of objects with this schema.  Raises UsageError if it is not of objects."""
     try:
         document = json.loads(text)
         found = _type_of(document, document, frozenset(), TypeCount(source))
@@ -67,11 +67,11 @@ def _type_of(schema: Any, document: Any, within: frozenset[str], count: TypeCoun
         return _type_of(_resolved(reference, document), document, within | {reference}, count)
     for combination in ("anyOf", "oneOf"):
         if combination in schema:
-            others = [one for one in schema[combination] if one != {"type": "null"}]
+            others = [alternative for alternative in schema[combination] if alternative != {"type": "null"}]
             return _type_of(others[0], document, within, count) if len(others) == 1 else None
     kind = schema.get("type", "object" if "properties" in schema else None)
     if isinstance(kind, list):
-        kinds = [one for one in kind if one != "null"]
+        kinds = [name for name in kind if name != "null"]
         kind = kinds[0] if len(kinds) == 1 else None
     if kind == "array":
         item = _type_of(schema.get("items"), document, within, count)
@@ -79,7 +79,9 @@ def _type_of(schema: Any, document: Any, within: frozenset[str], count: TypeCoun
     if kind == "object":
         properties = schema.get("properties", {})
         found = [
-            (name, _type_of(one, document, within, count)) for name, one in properties.items() if is_column_name(name)
+            (name, _type_of(property_, document, within, count))
+            for name, property_ in properties.items()
+            if is_column_name(name)
         ]
         kept = tuple((name, type_) for name, type_ in found if type_ is not None)
         return Struct(kept) if kept else None
@@ -87,7 +89,7 @@ def _type_of(schema: Any, document: Any, within: frozenset[str], count: TypeCoun
 
 
 def _resolved(reference: str, document: Any) -> Any:
-    """The target of a reference such as #/$defs/Address; None if it is in another document or does not exist."""
+    """Return the target of a reference such as #/$defs/Address; None if it is in another document or does not exist."""
     if not reference.startswith("#"):
         return None
     found = document
@@ -131,11 +133,11 @@ class FieldOptions:
 
     @staticmethod
     def is_in_registry(schema: str) -> bool:
-        """Whether this names a registry and not a file."""
+        """Return whether this names a registry and not a file."""
         return schema == REGISTRY or schema.startswith(_REGISTRY_SUBJECT)
 
     def subject(self, topic: str) -> str:
-        """The subject of a topic."""
+        """Return the subject of a topic."""
         return self.schema.removeprefix(_REGISTRY_SUBJECT) if ":" in self.schema else f"{topic}-{self.name}"
 
 
@@ -156,14 +158,14 @@ class DecodingOptions:
     @property
     def are_typed(self) -> bool:
         """Whether keys or values are decoded."""
-        return any(one.format is not Format.BINARY for one in self.fields)
+        return any(field_options.format is not Format.BINARY for field_options in self.fields)
 
     def require_packages(self) -> None:
-        """Raises PackageMissing."""
-        for one in self.fields:
-            if one.format in _PACKAGES and find_spec(_PACKAGES[one.format]) is None:
-                raise PackageMissing(f"{_PACKAGES[one.format]} missing: pip install 'kctl-kafka[registry]'")
-            if one.format is Format.VARIANT:
+        """Raise PackageMissing unless the packages of the decoders are installed."""
+        for field_options in self.fields:
+            if field_options.format in _PACKAGES and find_spec(_PACKAGES[field_options.format]) is None:
+                raise PackageMissing(f"{_PACKAGES[field_options.format]} missing: pip install 'kctl-kafka[registry]'")
+            if field_options.format is Format.VARIANT:
                 require_variants()
 
 
@@ -171,7 +173,7 @@ class SchemaSource(Protocol):
     """A schema registry."""
 
     def versions_of(self, subject: str) -> Sequence[Schema]:
-        """All versions of a subject.  Raises RegistryUnreachable and SchemaError."""
+        """Return all versions of a subject.  Raises RegistryUnreachable and SchemaError."""
         ...
 
 
@@ -188,24 +190,24 @@ def decide(
     sample_of: SampleOf,
     is_shared: bool,
 ) -> dict[str, Columns]:
-    """The decodings of the topics.
+    """Return the decodings of the topics.
 
     `is_shared`: all topics have the same columns.  Raises UsageError, SchemaError and RegistryUnreachable.
     """
     found: dict[str, dict[str, Decoding]] = {topic: {} for topic in topics}
-    for one in options.fields:
+    for field_options in options.fields:
         types: dict[str, Type] = {}
         for topic in topics:
-            decoding = _decoding(one, topic, registry, sample_of)
-            before = getattr(held[topic], one.name) if topic in held else None
+            decoding = _decoding(field_options, topic, registry, sample_of)
+            before = getattr(held[topic], field_options.name) if topic in held else None
             if is_shared and types:
                 before = next(reversed(types.values()))
-            types[topic] = _continued(one, topic, before, decoding)
-            found[topic][one.name] = replace(decoding, type=types[topic])
+            types[topic] = _continued(field_options, topic, before, decoding)
+            found[topic][field_options.name] = replace(decoding, type=types[topic])
         if is_shared and topics:
             last = types[topics[-1]]
             for topic in topics:
-                found[topic][one.name] = replace(found[topic][one.name], type=last)
+                found[topic][field_options.name] = replace(found[topic][field_options.name], type=last)
     return {topic: Columns(**both) for topic, both in found.items()}
 
 
@@ -215,21 +217,23 @@ def check_held(
     held: Mapping[str, HeldColumns],
     registry: SchemaSource | None,
 ) -> None:
-    """Checks topics without new records: their columns in the export must be those of these formats and schemas.
+    """Check topics without new records: their columns in the export must be those of these formats and schemas.
 
     The registry is only asked about columns that are not objects, so that a run without new records does without it.
     Raises as `decide`.
     """
     for topic in topics:
-        for one in options.fields:
-            before = getattr(held[topic], one.name) if topic in held else None
-            if before is None or (one.needs_registry and isinstance(before, Struct)):
+        for field_options in options.fields:
+            before = getattr(held[topic], field_options.name) if topic in held else None
+            if before is None or (field_options.needs_registry and isinstance(before, Struct)):
                 continue
-            _continued(one, topic, before, _decoding(one, topic, registry, lambda _topic, _name: ()))
+            _continued(
+                field_options, topic, before, _decoding(field_options, topic, registry, lambda _topic, _name: ())
+            )
 
 
 def _continued(options: FieldOptions, topic: str, held: Type | None, decoding: Decoding) -> Type:
-    """The held type with the fields of the new one."""
+    """Return the held type with the fields of the new one."""
     if held is None or held == Struct():  # no column yet, or one that --select leaves out
         return bounded(decoding.type, options.name)
     if held != decoding.type and (isinstance(held, str) or type(held) is not type(decoding.type)):
@@ -262,7 +266,7 @@ def _decoding(options: FieldOptions, topic: str, registry: SchemaSource | None, 
 
 
 def _given(options: FieldOptions, schemas: Sequence[Schema], source: str) -> Decoding:
-    """The columns of all schemas together."""
+    """Return the columns of all schemas together."""
     found: Type | None = None
     for schema in schemas:
         type_ = columns_of(schema.text, source) if options.format is Format.JSON else _column(schema, options, source)

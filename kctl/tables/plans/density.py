@@ -27,7 +27,7 @@ class Sample(NamedTuple):
 
 
 def sample_offsets(start: int, end: int, files: int) -> list[int]:
-    """Offsets of the samples for cutting a range into a number of files."""
+    """Return the offsets of the samples for cutting a range into a number of files."""
     count = min(files * SAMPLES_PER_FILE, SAMPLES_MAX, end - start)
     return [start + (end - start) * index // count for index in range(count)]
 
@@ -47,7 +47,7 @@ def cut_by_size(start: int, end: int, samples: Sequence[Sample], count: int) -> 
 
 
 def _cumulated(start: int, end: int, samples: Sequence[Sample]) -> tuple[list[int], list[float]]:
-    """Offsets with the estimated bytes of [start, offset).
+    """Return the offsets with the estimated bytes of [start, offset).
 
     Up to the next sample the log is assumed to have the density of this sample.  Offsets between a fetch offset and
     its first batch have no records.

@@ -25,8 +25,8 @@ class TopicCounts(NamedTuple):
     bad: int = 0
 
     def plus(self, other: TopicCounts) -> TopicCounts:
-        """The sums."""
-        return TopicCounts(*(one + more for one, more in zip(self, other, strict=True)))
+        """Return the sums."""
+        return TopicCounts(*(own + more for own, more in zip(self, other, strict=True)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,12 +54,12 @@ class FollowState:
 
 
 def started(state: FollowState, now_ms: int) -> FollowState:
-    """A round starts."""
+    """Return the state after the start of a round."""
     return replace(state, started_ms=now_ms)
 
 
 def planned(state: FollowState, plan: Plan) -> FollowState:
-    """A batch is about to be exported."""
+    """Return the state when a batch is about to be exported."""
     lag = Counter[str]()
     for range_ in plan.ranges:
         lag[range_.tp.topic] += range_.end - range_.start
@@ -74,7 +74,8 @@ def succeeded(
     commits: int,
     incomplete: Collection[str] = (),
 ) -> FollowState:
-    """A round ended, after `commits` commits.  The next one starts at its time, or at once if that has passed.
+    """Return the state after the end of a round with `commits` commits.  The next one starts at its time, or at once if
+    that has passed.
 
     `incomplete` are topics of which partitions could not be exported: their lag stays.
     """
@@ -94,7 +95,7 @@ def succeeded(
 
 
 def failed(state: FollowState, problem: str, now_ms: int) -> FollowState:
-    """A round failed.  The time until the next one doubles with each failure."""
+    """Return the state after a failed round.  The time until the next one doubles with each failure."""
     wait_ms = min(RETRY_MS_MIN << min(state.failures, 16), RETRY_MS_MAX)
     return replace(
         state,

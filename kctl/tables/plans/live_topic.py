@@ -41,14 +41,14 @@ class LiveTopic:
     logs: Mapping[int, LiveLog | ApiError]
 
     def is_topic_of(self, position: TopicPosition) -> bool:
-        """Whether this is the topic that was exported, not a later one of its name."""
+        """Return whether this is the topic that was exported, not a later one of its name."""
         return is_same_topic(
             self.topic_id, self.cluster_id, then_topic_id=position.topic_id, then_cluster_id=position.cluster_id
         )
 
 
 async def live_topics(client: ClusterClient, names: Collection[str]) -> dict[str, LiveTopic | ApiError]:
-    """The topics by name, or their errors.  Raises ClusterUnreachable."""
+    """Return the topics by name, or their errors.  Raises ClusterUnreachable."""
     metadata = await client.metadata(sorted(names))
     found: dict[str, LiveTopic | ApiError] = {}
     tps: list[TopicPartition] = []
@@ -59,7 +59,7 @@ async def live_topics(client: ClusterClient, names: Collection[str]) -> dict[str
             is_unknown = code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             found[name] = ApiError(code, f"topic {name} does not exist" if is_unknown else f"topic {name}: {code}")
         else:
-            tps += [TopicPartition(name, one.partition) for one in topic.partitions]
+            tps += [TopicPartition(name, partition.partition) for partition in topic.partitions]
     logs = await _logs(client, tps)
     for name in sorted(set(names) - found.keys()):
         of_topic = {tp.partition: log for tp, log in logs.items() if tp.topic == name}
@@ -70,7 +70,8 @@ async def live_topics(client: ClusterClient, names: Collection[str]) -> dict[str
 async def divergences_of(
     client: ClusterClient, topics: Mapping[str, LiveTopic | ApiError], positions: Mapping[str, TopicPosition]
 ) -> Outcomes[Divergence]:
-    """Where the logs part from the exported history before the exported offset; only these partitions, and errors.
+    """Return where the logs part from the exported history before the exported offset; only these partitions, and
+    errors.
 
     Raises ClusterUnreachable.
     """
@@ -89,7 +90,7 @@ async def divergences_of(
 
 
 async def log_start(client: ClusterClient, tp: TopicPartition) -> int:
-    """The first offset of a partition.  Raises ApiError."""
+    """Return the first offset of a partition.  Raises ApiError."""
     outcome = (await list_offsets(client, {tp: EARLIEST}))[tp]
     if isinstance(outcome, ApiError):
         raise outcome
@@ -97,7 +98,7 @@ async def log_start(client: ClusterClient, tp: TopicPartition) -> int:
 
 
 async def is_compacted(client: ClusterClient, topic: str) -> bool | None:
-    """Whether the topic's cleanup.policy contains `compact`; None if the broker does not disclose it."""
+    """Return whether the topic's cleanup.policy contains `compact`; None if the broker does not disclose it."""
     resource = ConfigResource(ResourceType.TOPIC, topic)
     entries = (await describe_configs(client, [resource], names=[CLEANUP_POLICY], synonyms=False))[resource]
     if isinstance(entries, Outcome):

@@ -19,7 +19,7 @@ class PathSet(NamedTuple):
     digest: int = 0
 
     def plus(self, paths: Iterable[str]) -> Self:
-        """The set with additional paths, which must not be in it yet."""
+        """Return the set with additional paths, which must not be in it yet."""
         size, digest = self
         for path in paths:
             size += 1
@@ -28,7 +28,7 @@ class PathSet(NamedTuple):
 
 
 def sized(sizes: Mapping[str, int]) -> Iterator[str]:
-    """Paths with the sizes of their files, for a set that differs if a size does."""
+    """Return the paths with the sizes of their files, for a set that differs if a size does."""
     return (f"{path}:{size}" for path, size in sizes.items())
 
 

@@ -261,7 +261,7 @@ class Plan:
         return any(VARIANT in (topic.columns.key.type, topic.columns.value.type) for topic in self.topics.values())
 
     def of_topics(self, topics: Collection[str]) -> Plan:
-        """The part of the plan for some of its topics."""
+        """Return the part of the plan for some of its topics."""
         return replace(
             self,
             topics={topic: planned for topic, planned in self.topics.items() if topic in topics},
@@ -269,13 +269,13 @@ class Plan:
         )
 
     def with_columns(self, columns: Mapping[str, Columns]) -> Plan:
-        """The plan with decodings of all its topics."""
+        """Return the plan with decodings of all its topics."""
         return replace(
             self, topics={topic: replace(planned, columns=columns[topic]) for topic, planned in self.topics.items()}
         )
 
     def with_paths(self, path_of: Callable[[str, str], str]) -> Plan:
-        """The plan with other paths of files, as functions of topic and path."""
+        """Return the plan with other paths of files, as functions of topic and path."""
         return replace(
             self,
             ranges=tuple(
@@ -288,7 +288,7 @@ class Plan:
         )
 
     def without_files(self, paths: Collection[str]) -> Plan:
-        """The part of the plan up to the first of these files in each partition."""
+        """Return the part of the plan up to the first of these files in each partition."""
         ranges = []
         for range_ in self.ranges:
             files = tuple(takewhile(lambda file: file.path not in paths, range_.files))
@@ -304,7 +304,7 @@ class Plan:
         )
 
     def shares(self) -> dict[str, list[tuple[PartitionRange, FileRange]]]:
-        """The ranges of every file, by path and in order."""
+        """Return the ranges of every file, by path and in order."""
         found: dict[str, list[tuple[PartitionRange, FileRange]]] = {}
         for range_ in self.ranges:
             for file in range_.files:
@@ -330,7 +330,7 @@ def make_plan(
     on_data_loss: OnDataLoss,
     now_ms: int,
 ) -> tuple[Plan | None, list[str]]:
-    """The next batch, or None if nothing is new; and descriptions of lost records.
+    """Return the next batch, or None if nothing is new; and descriptions of lost records.
 
     Raises DataLoss with OnDataLoss.FAIL, UsageError if the options do not match the folder.
     """
@@ -363,7 +363,7 @@ def make_plan(
 
 
 def is_same_topic(topic_id: UUID, cluster_id: str, *, then_topic_id: UUID, then_cluster_id: str) -> bool:
-    """Whether this is still the same topic: by topic id, or by cluster id if a broker has no topic ids."""
+    """Return whether this is still the same topic: by topic id, or by cluster id if a broker has no topic ids."""
     if ZERO_UUID in {topic_id, then_topic_id}:
         return cluster_id == then_cluster_id
     return topic_id == then_topic_id
@@ -377,7 +377,7 @@ def advance(
     sizes: PathSet | None = None,
     dead_letter_sizes: PathSet | None = None,
 ) -> Positions:
-    """The positions after the commit of `plan`; the sets are those of all commits."""
+    """Return the positions after the commit of `plan`; the sets are those of all commits."""
     topics = dict(positions.topics)
     for topic, planned in plan.topics.items():
         partitions = _kept(topics.get(topic), planned.topic_id, plan.cluster_id)
@@ -406,7 +406,7 @@ def advance(
 
 
 def continues(positions: Positions, plan: Plan) -> bool:
-    """Whether each range of a plan begins where the range of the same incarnation before it ends."""
+    """Return whether each range of a plan begins where the range of the same incarnation before it ends."""
     for range_ in plan.ranges:
         before = positions.topics.get(range_.tp.topic)
         at = before.partitions.get(range_.tp.partition) if before else None
@@ -416,7 +416,7 @@ def continues(positions: Positions, plan: Plan) -> bool:
 
 
 def without_partitions(view: ClusterView, tps: Collection[TopicPartition]) -> ClusterView:
-    """The view without some partitions."""
+    """Return the view without some partitions."""
     topics = {
         topic: replace(
             found,
@@ -428,7 +428,7 @@ def without_partitions(view: ClusterView, tps: Collection[TopicPartition]) -> Cl
 
 
 def with_samples(view: ClusterView, samples: Mapping[TopicPartition, tuple[Sample, ...]]) -> ClusterView:
-    """The view with samples of some of its partitions."""
+    """Return the view with samples of some of its partitions."""
     topics = {
         topic: TopicView(
             topic_view.topic_id,
@@ -493,7 +493,7 @@ def _kept_replaced(before: TopicPosition | None, topic_id: UUID, cluster_id: str
 
 
 def _begin(topic: str, view: TopicView, before: TopicPosition | None, cluster_id: str, losses: list[str]) -> _Beginning:
-    """Compares the topic with its positions; adds differences that lose records to `losses`."""
+    """Compare the topic with its positions; add differences that lose records to `losses`."""
     if before is None:
         return _Beginning(0, {}, is_anew=False)
     positions = _kept(before, view.topic_id, cluster_id)
@@ -520,7 +520,7 @@ def _begin(topic: str, view: TopicView, before: TopicPosition | None, cluster_id
 
 
 def _is_truncated(position: Position, there: PartitionView) -> bool:
-    """Whether the log does not have the records before a position any more."""
+    """Return whether the log does not have the records before a position any more."""
     # The high watermark, not the end: the last stable offset may be below the position of a read_uncommitted run.
     if position.offset > there.high_watermark:
         return True
@@ -528,7 +528,7 @@ def _is_truncated(position: Position, there: PartitionView) -> bool:
 
 
 def _parting(position: Position, there: PartitionView) -> int:
-    """The first offset at which the log may have other records than those that were exported."""
+    """Return the first offset at which the log may have other records than those that were exported."""
     if there.divergence is None:
         return there.high_watermark
     end = there.divergence.end_offset
@@ -536,7 +536,7 @@ def _parting(position: Position, there: PartitionView) -> int:
 
 
 def _has_earlier_epochs(there: PartitionView) -> bool:
-    """Whether the log was truncated for certain: it has an earlier part of the history.
+    """Return whether the log was truncated for certain: it has an earlier part of the history.
 
     Otherwise the topic of a broker without topic ids may have been created again.
     """
@@ -602,12 +602,13 @@ def _topic_spans(
 
 
 def _is_history_known(position: Position, there: PartitionView) -> bool:
-    """Whether a position without new records is recorded with a history already, if there is one."""
+    """Return whether a position without new records is recorded with a history already, if there is one."""
     return position.history != UNKNOWN_HISTORY or there.history == UNKNOWN_HISTORY
 
 
 def _is_added(partition: int, positions: Mapping[int, Position]) -> bool:
-    """Whether a partition was added since the first export, as far as can be told: all before it were exported then.
+    """Return whether a partition was added since the first export, as far as can be told: all before it were exported
+    then.
 
     With --from latest it would otherwise lose the records from its creation to the next run.
     """
@@ -620,7 +621,7 @@ def _file_bytes(spans: Sequence[_Span], split: SplitRule, *, files_per_core: int
 
 
 def _groups(spans: Sequence[_Span], shared_bytes: float) -> list[list[_Span]]:
-    """Groups of neighbours that share a file.
+    """Return groups of neighbours that share a file.
 
     A span of unknown size, which may be large, and one without offsets, which has no file, are groups of their own.
     """
@@ -658,8 +659,9 @@ def _into_files(group: list[_Span], file_bytes: float) -> list[PartitionRange]:
 
 
 def _cut(span: _Span, file_bytes: float) -> PartitionRange:
-    """Cuts a span into parts of equal bytes.  Cuts may fall inside batches; each reader skips records of the other
-    part.
+    """Cut a span into parts of equal bytes.
+
+    Cuts may fall inside batches; each reader skips records of the other part.
     """
     count = min(max(round(span.size_bytes / file_bytes), 1), span.width)
     borders = cut_by_size(span.start, span.end, span.samples, count) if count else []

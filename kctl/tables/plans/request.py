@@ -42,12 +42,12 @@ class ExportRequest:
         if self.dead_letter_topic in self.selection.topics:
             raise UsageError(f"--dead-letter-topic: {self.dead_letter_topic} is one of the exported topics")
         if self.table.kind is not TableKind.PARQUET:
-            for one in self.decoding.fields:
-                if one.format is Format.VARIANT:
+            for field_options in self.decoding.fields:
+                if field_options.format is Format.VARIANT:
                     library = _LIBRARIES[self.table.kind]
                     raise UsageError(
-                        f"--{one.name} variant: {library} cannot add files with variants to a table; use "
-                        f"--table parquet, or --{one.name} json"
+                        f"--{field_options.name} variant: {library} cannot add files with variants to a table; use "
+                        f"--table parquet, or --{field_options.name} json"
                     )
 
 

@@ -38,7 +38,8 @@ RecordSample = dict[TopicPartition, list[Record]]
 async def take_records(
     client: ClusterClient, ranges: Sequence[PartitionRange], isolation: IsolationLevel
 ) -> RecordSample:
-    """Records of each range in the order of offsets.  Raises ApiError for errors of leaders, and ClusterUnreachable.
+    """Return the records of each range in the order of offsets.  Raises ApiError for errors of leaders, and
+    ClusterUnreachable.
 
     Batches that cannot be read are left out; the export reports them.
     """
@@ -46,9 +47,9 @@ async def take_records(
     found: dict[TopicPartition, dict[int, Record]] = {tp: {} for tp in chosen}
     for is_end in (False, True):
         offsets = {
-            tp: max(one.start, one.end - END_OFFSETS) if is_end else one.start
-            for tp, one in chosen.items()
-            if not is_end or max(found[tp], default=one.end) < one.end - 1
+            tp: max(range_.start, range_.end - END_OFFSETS) if is_end else range_.start
+            for tp, range_ in chosen.items()
+            if not is_end or max(found[tp], default=range_.end) < range_.end - 1
         }
 
         async def send_to(
@@ -56,7 +57,7 @@ async def take_records(
         ) -> Outcomes[FetchedPartition]:
             positions = {tp: offsets[tp] for tp in some}
             fetched = await fetch_batches(connection, positions, limits=LIMITS, isolation=isolation)
-            return {one.tp: one for one in fetched}
+            return {partition.tp: partition for partition in fetched}
 
         for tp, outcome in (await on_leaders(client, offsets, send_to)).items():
             if isinstance(outcome, ApiError):
@@ -77,7 +78,7 @@ def _chosen(ranges: Sequence[PartitionRange]) -> dict[TopicPartition, PartitionR
 
 
 def _room(tp: TopicPartition, chosen: Mapping[TopicPartition, PartitionRange]) -> int:
-    """How many records of a partition may be in the sample."""
+    """Return how many records of a partition may be in the sample."""
     return EXPORT_SAMPLE_RECORDS_MAX // sum(other.topic == tp.topic for other in chosen)
 
 

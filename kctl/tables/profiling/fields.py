@@ -91,7 +91,7 @@ class ValueSample:
         self.has_more_fields = False
 
     def add(self, value: bytes, slice_: int) -> None:
-        """Examines a value."""
+        """Examine a value."""
         if len(value) > PROFILE_SAMPLED_VALUE_BYTES_MAX:
             self.kinds[TOO_LARGE] += 1
             return
@@ -102,8 +102,8 @@ class ValueSample:
             self._add_fields(_distinct(parsed), slice_)
 
     def fields(self) -> list[FieldProfile]:
-        """All fields, in the order in which they were found first."""
-        return [self._profile(*one) for one in self._fields.items()]
+        """Return all fields, in the order in which they were found first."""
+        return [self._profile(*item) for item in self._fields.items()]
 
     def _add_fields(self, found: Mapping[tuple[str, str], None], slice_: int) -> None:
         for path in dict.fromkeys(path for path, _ in found):
@@ -130,7 +130,7 @@ class ValueSample:
 
 
 def _examined(value: bytes) -> tuple[Any, str]:
-    """(JSON value, kind)."""
+    """Return (JSON value, kind)."""
     if not value:
         return None, EMPTY
     if value[0] == 0 and len(value) >= 5:
@@ -147,7 +147,7 @@ def _examined(value: bytes) -> tuple[Any, str]:
 
 
 def _distinct(value: dict[str, Any]) -> dict[tuple[str, str], None]:
-    """(path, kind) of the fields of an object, each once and in their order, up to a number of fields."""
+    """Return (path, kind) of the fields of an object, each once and in their order, up to a number of fields."""
     return dict.fromkeys(islice(_walk(value, "", 0), PROFILE_VALUE_FIELDS_MAX))
 
 
@@ -155,25 +155,25 @@ def _walk(value: Any, path: str, depth: int) -> Iterator[tuple[str, str]]:
     if depth > EXPORT_COLUMN_DEPTH_MAX:
         return
     if isinstance(value, dict):
-        for name, one in value.items():
+        for name, member in value.items():
             below = f"{path}.{_shown(name)}" if path else _shown(name)
-            yield below, kind_of_json(one)
-            yield from _walk(one, below, depth + 1)
+            yield below, kind_of_json(member)
+            yield from _walk(member, below, depth + 1)
     elif isinstance(value, list):
         below = f"{path}[]"
-        for one in value:
-            yield below, kind_of_json(one)
-            yield from _walk(one, below, depth + 1)
+        for element in value:
+            yield below, kind_of_json(element)
+            yield from _walk(element, below, depth + 1)
 
 
 def _shown(name: str) -> str:
-    """The name in a path, in quotes if it has characters of paths."""
+    """Return the name in a path, in quotes if it has characters of paths."""
     name = name.encode("utf-8", "replace").decode()[:FIELD_NAME_CHARACTERS_MAX]
     return name if name and not set(name) & set('."[]') else json.dumps(name, ensure_ascii=False)
 
 
 def kind_of_json(value: Any) -> str:
-    """The kind of a JSON value."""
+    """Return the kind of a JSON value."""
     match value:
         case None:
             return "null"
@@ -203,11 +203,15 @@ def _presence_changes(values: list[int], objects: list[int]) -> list[str]:
 
 
 def _kind_changes(by_slice: list[Counter[str]]) -> list[str]:
-    """Where the most frequent kind, except null, differs from the slice before."""
+    """Return where the most frequent kind, except null, differs from the slice before."""
     changes: list[str] = []
     before = ""
     for slice_, counts in enumerate(by_slice):
-        kinds = [kind for kind, _ in sorted(counts.items(), key=lambda one: (-one[1], one[0])) if kind != "null"]
+        kinds = [
+            kind
+            for kind, _ in sorted(counts.items(), key=lambda counted_kind: (-counted_kind[1], counted_kind[0]))
+            if kind != "null"
+        ]
         if not kinds:
             continue
         if before and kinds[0] != before:

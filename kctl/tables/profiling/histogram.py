@@ -33,7 +33,7 @@ class Histogram:
         self._buckets = np.zeros(_BUCKETS, np.int64)
 
     def add(self, numbers: Numbers) -> None:
-        """Counts numbers of 0 to 2^63 - 1."""
+        """Count numbers of 0 to 2^63 - 1."""
         if not len(numbers):
             return
         low, high = int(numbers.min()), int(numbers.max())
@@ -45,7 +45,7 @@ class Histogram:
         self._buckets += np.bincount(_bucket_of(numbers), minlength=_BUCKETS)
 
     def percentile(self, share: float) -> int:
-        """A number that at least this share of the numbers does not exceed; 0 without numbers."""
+        """Return a number that at least this share of the numbers does not exceed; 0 without numbers."""
         if not self.count:
             return 0
         rank = max(1, -int(-share * self.count // 1))
@@ -53,7 +53,7 @@ class Histogram:
         return max(self.min, min(self.max, _last_of(bucket)))
 
     def bars(self) -> list[Bar]:
-        """At most BARS_MAX neighbouring bars, from the smallest to the largest number, zeros included.
+        """Return at most BARS_MAX neighbouring bars, from the smallest to the largest number, zeros included.
 
         Their widths grow with the numbers, as those of the buckets do.
         """
@@ -86,7 +86,7 @@ def _bucket(number: int) -> int:
 
 
 def _last_of(bucket: int) -> int:
-    """The largest number of a bucket."""
+    """Return the largest number of a bucket."""
     if bucket < 1 << EXACT_BITS:
         return bucket
     shift = (bucket >> _PARTS_BITS) - 1
@@ -94,7 +94,7 @@ def _last_of(bucket: int) -> int:
 
 
 def spread_of(histogram: Histogram) -> Spread:
-    """The rows of a histogram."""
+    """Return the rows of a histogram."""
     if not histogram.count:
         return Spread(0, None, None, None, None, None, None, [])
     p50, p90, p99 = (histogram.percentile(share) for share in (0.5, 0.9, 0.99))

@@ -33,7 +33,7 @@ class DistinctKeys:
         self.is_exact = True
 
     def add(self, hashes: Hashes, counts: Counts, partition: int) -> None:
-        """Adds the numbers of records by key, each key once, of a partition."""
+        """Add the numbers of records by key, each key once, of a partition."""
         if not self.is_exact:
             possible = hashes <= self._hashes[-1]
             hashes, counts = hashes[possible], counts[possible]
@@ -96,7 +96,7 @@ class FrequentKeys:
         self.error = 0
 
     def add(self, hashes: Hashes, counts: Counts, key_at: Callable[[int], bytes]) -> None:
-        """Adds the numbers of records by key, each key once; `key_at` has the key of an index."""
+        """Add the numbers of records by key, each key once; `key_at` has the key of an index."""
         if not len(hashes):
             return
         together = np.concatenate((self._hashes, hashes))
@@ -118,6 +118,6 @@ class FrequentKeys:
         self._keys = keys
 
     def top(self, count: int) -> list[FrequentKey]:
-        """The most frequent keys, the first ones first."""
+        """Return the most frequent keys, the first ones first."""
         order = np.lexsort((self._hashes, -self._counts))[:count].tolist()
         return [FrequentKey(self._keys[int(self._hashes[at])], int(self._counts[at])) for at in order]

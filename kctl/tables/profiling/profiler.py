@@ -82,7 +82,9 @@ class PartitionTally:
     """The counts of one partition, whose records are added in the order of offsets."""
 
     def __init__(self, range_: OffsetRange, number: int, partitions: int) -> None:
-        """`number` of `partitions`: partitions take their samples at different shares of their offsets."""
+        """Prepare the profile of range `number` of `partitions`: each takes its samples at different shares of its
+        offsets.
+        """
         self.range = range_
         self.records = self.log_bytes = self.key_bytes = self.value_bytes = 0
         self.null_keys = self.null_values = self.out_of_order = self.lateness_ms_max = self.gone = 0
@@ -94,12 +96,12 @@ class PartitionTally:
         self._mark = -1
 
     def slices(self, offsets: Longs) -> Longs:
-        """The slice of each offset."""
+        """Return the slice of each offset."""
         # The product of an offset and SLICES may overflow; offsets count from the start of the range.
         return (offsets - self.range.start) // -(-self._width // SLICES)
 
     def sampled(self, offsets: Longs) -> Longs:
-        """The indices of the records that belong to the sample of values."""
+        """Return the indices of the records that belong to the sample of values."""
         marks = (offsets - self.range.start + self._phase) // self._stride
         is_first = marks != np.concatenate(([self._mark], marks[:-1]))
         self._mark = int(marks[-1])
@@ -116,7 +118,7 @@ class PartitionTally:
         return latest[late] - timestamps[late]
 
     def row(self, records: int) -> PartitionProfile:
-        """The partition in a topic with this number of records."""
+        """Return the partition in a topic with this number of records."""
         range_ = self.range
         return PartitionProfile(
             *range_.tp,
@@ -157,7 +159,7 @@ class Profiler:
         self._other_schema_ids = 0
 
     def add(self, tally: PartitionTally, chunk: Chunk) -> None:
-        """Counts the records of a chunk whose offsets are in the range of the partition.  Raises CorruptRecords."""
+        """Count the records of a chunk whose offsets are in the range of the partition.  Raises CorruptRecords."""
         self._count_batches(tally, chunk)
         fields = locate(chunk)
         positions = positions_in_time(chunk, fields)
@@ -180,7 +182,7 @@ class Profiler:
         self._count_values(tally, chunk.buffer, fields.values, positions.offsets, slices)
 
     def profile(self, topic: str, isolation: str) -> TopicProfile:
-        """The counts as rows."""
+        """Return the counts as rows."""
         tallies = self.partitions
         records = sum(tally.records for tally in tallies)
         return TopicProfile(
@@ -306,7 +308,7 @@ class Profiler:
 
 
 def _clipped(fields: Fields, first: int, last: int) -> Fields:
-    """The records with these indices."""
+    """Return the records with these indices."""
     return Fields(
         fields.timestamp_deltas[first:last],
         fields.offset_deltas[first:last],

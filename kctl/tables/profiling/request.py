@@ -30,7 +30,7 @@ class ProfileRequest:
 
 
 def profile_topic(request: ProfileRequest, on_progress: Callable[[int, int], None]) -> TopicProfile:
-    """The profile of the selected offsets.  `on_progress` is called with numbers of offsets: done, and all.
+    """Return the profile of the selected offsets.  `on_progress` is called with numbers of offsets: done, and all.
 
     Raises UsageError, PackageMissing, CorruptRecords, DataLoss, ApiError and ClusterUnreachable.
     """
@@ -50,7 +50,7 @@ def profile_topic(request: ProfileRequest, on_progress: Callable[[int, int], Non
 def read_profile(
     client: ClusterClient, view: ClusterView, selection: TopicSelection, on_progress: Callable[[int, int], None]
 ) -> TopicProfile:
-    """The profile of the only topic of the selection; records that are deleted meanwhile are counted as gone."""
+    """Return the profile of the only topic of the selection; records that are deleted meanwhile are counted as gone."""
     (topic,) = selection.topics
     level = ISOLATION_LEVELS[selection.isolation]
     ranges = [
@@ -72,7 +72,7 @@ def fill(
     open_reader: OpenReader,
     on_progress: Callable[[int, int], None],
 ) -> None:
-    """Adds the records of the ranges.  Raises CorruptRecords, DataLoss, ApiError and ClusterUnreachable."""
+    """Add the records of the ranges.  Raises CorruptRecords, DataLoss, ApiError and ClusterUnreachable."""
     total = sum(range_.end - range_.start for range_ in ranges)
     done = 0
     memories = Memories()
@@ -94,6 +94,6 @@ def fill(
 
 
 def _span(partition: PartitionView) -> tuple[int, int]:
-    """The offsets [start, end), as an export without a position would read them."""
+    """Return the offsets [start, end), as an export without a position would read them."""
     start = min(max(partition.start, partition.log_start), partition.end)
     return start, max(start, min(partition.until, partition.end))

@@ -15,7 +15,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def time_text(timestamp_ms: int) -> str:
-    """A time in UTC with milliseconds; beyond the years of the calendar, the number."""
+    """Return a time in UTC with milliseconds; beyond the years of the calendar, the number."""
     try:
         return f"{(_EPOCH + timedelta(milliseconds=timestamp_ms)).isoformat(' ', 'milliseconds')[:-6]}Z"
     except OverflowError:
@@ -23,7 +23,7 @@ def time_text(timestamp_ms: int) -> str:
 
 
 def percent(share: float) -> str:
-    """A share of 1 in percent, with two digits."""
+    """Return a share of 1 in percent, with two digits."""
     return f"{share:.2%}"
 
 

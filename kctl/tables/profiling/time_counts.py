@@ -25,7 +25,7 @@ class TimeCounts:
         self._counts = np.empty(0, np.int64)
 
     def add(self, timestamps: Numbers) -> None:
-        """Counts timestamps."""
+        """Count timestamps."""
         numbers, counts = np.unique(timestamps // self.width_ms, return_counts=True)
         self._merge(np.concatenate((self._numbers, numbers)), np.concatenate((self._counts, counts)))
         while len(self._numbers) > self._size:
@@ -33,7 +33,7 @@ class TimeCounts:
             self._merge(self._numbers // 2, self._counts)
 
     def buckets(self) -> list[TimeBucket]:
-        """The buckets with records, in the order of time."""
+        """Return the buckets with records, in the order of time."""
         starts = (self._numbers * self.width_ms).tolist()
         return [TimeBucket(*pair) for pair in zip(starts, self._counts.tolist(), strict=True)]
 
@@ -44,7 +44,7 @@ class TimeCounts:
 
 
 def bars(buckets: list[TimeBucket], width_ms: int, count_max: int) -> tuple[list[TimeBucket], int, int]:
-    """(at most `count_max` neighbouring buckets, zeros included; their width; records outside of them).
+    """Return (at most `count_max` neighbouring buckets, zeros included; their width; records outside of them).
 
     If the times are far apart, the buckets cover nearly all records (BUSY_SHARE), not the few at both ends.
     """
@@ -68,7 +68,7 @@ def bars(buckets: list[TimeBucket], width_ms: int, count_max: int) -> tuple[list
 
 
 def _busy(buckets: list[TimeBucket]) -> tuple[int, int]:
-    """First and last index of the buckets without as many records as may be left out at each end."""
+    """Return the first and last index of the buckets without as many records as may be left out at each end."""
     allowed = int(sum(bucket.records for bucket in buckets) * (1 - BUSY_SHARE) / 2)
     first, last = 0, len(buckets) - 1
     left = allowed

@@ -73,7 +73,7 @@ class DataFiles:
     def __init__(
         self, files: Files, paths: Iterable[str], topic: str, *, is_table: bool, more: tuple[str, ...] = ()
     ) -> None:
-        """Reads all footers.  `more` are columns that `records` has too, if a file has them.  Raises UnreadableFile."""
+        """Read all footers.  `more` are columns that `records` has too, if a file has them.  Raises UnreadableFile."""
         self.groups: list[RowGroup] = []
         self.missing: list[str] = []
         """Paths without a file."""
@@ -135,7 +135,7 @@ class DataFiles:
                 )
 
     def rows(self, groups: Sequence[RowGroup], *, with_hashes: bool = True) -> Iterator[tuple[RowGroup, Rows]]:
-        """The rows of these groups; without hashes, only where they are.  Raises UnreadableFile."""
+        """Yield the rows of these groups; without hashes, only where they are.  Raises UnreadableFile."""
         for path, of_path in groupby(groups, lambda group: group.path):
             with self._opened(path) as parquet:
                 for group in of_path:
@@ -143,7 +143,7 @@ class DataFiles:
                         yield group, self._rows(path, batch, with_hashes=with_hashes)
 
     def extents(self, incarnations: Mapping[int, int]) -> dict[int, list[Extent]]:
-        """Where the rows of these partitions are, by partition and in ascending order of offsets.
+        """Return where the rows of these partitions are, by partition and in ascending order of offsets.
 
         Only rows of the given incarnation of each partition count.
         """
@@ -170,7 +170,8 @@ class DataFiles:
         }
 
     def records(self, group: RowGroup, partition: int, incarnation: int, start: int) -> Iterator[pa.RecordBatch]:
-        """The rows of one partition from an offset on, with the columns of records; variants as JSON, texts as UTF-8.
+        """Yield the rows of one partition from an offset on, with the columns of records; variants as JSON, texts as
+        UTF-8.
 
         Raises UnreadableFile.
         """
@@ -262,9 +263,9 @@ class DataFiles:
 
 
 def _width(columns: Columns) -> tuple[int, int]:
-    """Numbers of columns and of schemas."""
+    """Return the numbers of columns and of schemas."""
     both = (columns.key, columns.value)
-    return sum(len(leaves(one.type, "")) for one in both), sum(len(one.schemas) for one in both)
+    return sum(len(leaves(column.type, "")) for column in both), sum(len(column.schemas) for column in both)
 
 
 def _longs(column: pa.Array) -> Longs:

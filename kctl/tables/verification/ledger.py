@@ -82,33 +82,33 @@ class Ledger:
         self._index = SpanIndex(spans)
 
     def add_records(self, number: int, offsets: Longs, hashes: Hashes) -> None:
-        """Enters records of the topic, with offsets of the given span."""
+        """Enter records of the topic, with offsets of the given span."""
         slots = offsets + (self._bases[number] - self._spans[number].start)
         self._in_topic[slots] = True
         self._topic_hashes[slots] = hashes
 
     def add_aborted(self, number: int, first: int, last: int) -> None:
-        """Marks offsets of an aborted transaction."""
+        """Mark offsets of an aborted transaction."""
         span, base = self._spans[number], int(self._bases[number])
         low, high = max(first, span.start) - span.start, min(last + 1, span.end) - span.start
         if low < high:
             self._is_aborted[base + low : base + high] = True
 
     def add_unreadable(self, number: int, first: int, end: int) -> None:
-        """Marks offsets [first, end) that the topic has in corrupt batches."""
+        """Mark offsets [first, end) that the topic has in corrupt batches."""
         span, base = self._spans[number], int(self._bases[number])
         low, high = max(first, span.start) - span.start, min(end, span.end) - span.start
         if low < high:
             self._is_unreadable[base + low : base + high] = True
 
     def forget(self, number: int) -> None:
-        """Removes the records of the topic in a span, which are read again."""
+        """Remove the records of the topic in a span, which are read again."""
         slots = self._slots(number)
         self._in_topic[slots] = False
         self._is_aborted[slots] = False
 
     def add_rows(self, partitions: Longs, incarnations: Longs, offsets: Longs, hashes: Hashes) -> None:
-        """Enters rows of files; those outside of the spans are left out."""
+        """Enter rows of files; those outside of the spans are left out."""
         numbers, is_inside = self._index.find(partitions, incarnations, offsets)
         numbers = numbers[is_inside]
         slots = self._bases[numbers] + offsets[is_inside] - self._index.starts[numbers]
@@ -116,7 +116,7 @@ class Ledger:
         np.add.at(self._row_hashes, slots, hashes[is_inside])
 
     def judge(self, number: int, *, log_start: int, allowed: AllowedGaps, gaps_max: int) -> Judgement:
-        """The result of a span.  Offsets before `log_start` are not compared."""
+        """Return the result of a span.  Offsets before `log_start` are not compared."""
         span, slots = self._spans[number], self._slots(number)
         offsets = np.arange(span.start, span.end, dtype=np.int64)
         in_topic, rows = self._in_topic[slots], self._rows[slots]
@@ -185,7 +185,7 @@ class SpanIndex:
         self._incarnations = np.array([span.incarnation for span in spans], np.int64)
 
     def find(self, partitions: Longs, incarnations: Longs, offsets: Longs) -> tuple[Longs, Mask]:
-        """The number of each row's span, and whether the row is in it."""
+        """Return the number of each row's span, and whether the row is in it."""
         numbers, is_known = self._of(partitions)
         is_inside = (
             is_known
@@ -196,7 +196,7 @@ class SpanIndex:
         return numbers, is_inside
 
     def outside(self, partitions: Longs, incarnations: Longs, offsets: Longs) -> Mask:
-        """Which rows are in no span, and not of an earlier incarnation of one."""
+        """Return which rows are in no span, and not of an earlier incarnation of one."""
         numbers, is_inside = self.find(partitions, incarnations, offsets)
         is_earlier = self._of(partitions)[1] & (incarnations < self._incarnations[numbers])
         return ~is_inside & ~is_earlier
@@ -207,7 +207,7 @@ class SpanIndex:
 
 
 def _runs(mask: Mask, count_max: int) -> list[tuple[int, int]]:
-    """The first runs of true values, as [start, end)."""
+    """Return the first runs of true values, as [start, end)."""
     edges = np.flatnonzero(np.diff(np.concatenate(([False], mask, [False])).astype(np.int8)))[: 2 * count_max]
     return list(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))
 

@@ -37,7 +37,7 @@ _NULL = 0x6A09E667F3BCC909
 
 
 def is_comparable(name: str, type_: pa.DataType, *, is_text: bool) -> bool:
-    """Whether a column of a file has the form that Kafka's records have, or is a variant.
+    """Return whether a column of a file has the form that Kafka's records have, or is a variant.
 
     `is_text`: the strings of the column are the keys or values of records.  Those of Avro, for example, are not.
     """
@@ -54,7 +54,7 @@ def is_comparable(name: str, type_: pa.DataType, *, is_text: bool) -> bool:
 
 
 def record_hashes(batch: pa.RecordBatch, columns: Collection[str]) -> Hashes:
-    """The hash of each record.  Columns that the batch lacks count as null.
+    """Return the hash of each record.  Columns that the batch lacks count as null.
 
     A variant has other hashes than the JSON of which it was made: the batches to compare must both have variants.
     """
@@ -69,7 +69,7 @@ def record_hashes(batch: pa.RecordBatch, columns: Collection[str]) -> Hashes:
 
 
 def at_offsets(hashes: Hashes, offsets: NDArray[np.int64]) -> Hashes:
-    """The terms of the hash of many records."""
+    """Return the terms of the hash of many records."""
     return _mixed(hashes + offsets.astype(np.uint64) * np.uint64(0x2545F4914F6CDD1D))
 
 
@@ -87,13 +87,13 @@ def _column_hashes(column: pa.Array, type_: pa.DataType) -> Hashes:
 
 
 def binary_hashes(column: pa.Array) -> Hashes:
-    """The hash of each key or value."""
+    """Return the hash of each key or value."""
     digests = b"".join(blake2b(value or b"", digest_size=8).digest() for value in column.to_pylist())
     return _with_nulls(np.frombuffer(digests, "<u8").astype(np.uint64), column)
 
 
 def _list_hashes(column: pa.ListArray) -> Hashes:
-    """The hashes of headers, which depend on their order."""
+    """Return the hashes of headers, which depend on their order."""
     counts = column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
     entries = column.flatten()
     keys = binary_hashes(entries.field("key").cast(pa.binary()))
@@ -115,7 +115,7 @@ def _with_nulls(hashes: Hashes, column: pa.Array) -> Hashes:
 
 
 def _mixed(numbers: Hashes) -> Hashes:
-    """The finalizer of SplitMix64: each bit of the number affects all bits of the result."""
+    """Return the finalizer of SplitMix64: each bit of the number affects all bits of the result."""
     numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return numbers ^ (numbers >> np.uint64(31))

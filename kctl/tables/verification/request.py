@@ -68,7 +68,7 @@ class Verification:
     @property
     def is_equal(self) -> bool:
         """Whether no difference was found."""
-        return not self.missing and all(one.difference is None for one in self.ranges)
+        return not self.missing and all(range_.difference is None for range_ in self.ranges)
 
 
 def verify_export(
@@ -78,7 +78,7 @@ def verify_export(
     files: Files | None = None,
     source: LiveSource | None = None,
 ) -> Verification:
-    """Compares the topic with the export in a target, which is not changed.
+    """Compare the topic with the export in a target, which is not changed.
 
     Raises UsageError, PackageMissing, BrokenExportFolder, TableFailed, UnreadableFile, CorruptRecords, DataLoss,
     ApiError and ClusterUnreachable.
@@ -100,7 +100,7 @@ def verify_export(
 def _with_cluster(
     request: VerifyRequest, position: TopicPosition, work: Callable[[LiveSource], Verification]
 ) -> Verification:
-    """Performs the work with connections to the cluster."""
+    """Perform the work with connections to the cluster."""
     from kctl.tables.exec.reading.fetch import RangeReader, TopicLeaders  # noqa: PLC0415 - only this reads records
 
     client = ClusterClient(request.client, BlockingTransport())
@@ -116,7 +116,7 @@ def _with_cluster(
                 run_blocking(is_compacted(client, request.topic)),
                 lambda range_: RangeReader(client, range_, may_skip=False, leaders=leaders),
                 lambda tp: run_blocking(log_start(client, tp)),
-                {tp: one for tp, one in divergences.items() if not isinstance(one, ApiError)},
+                {tp: divergence for tp, divergence in divergences.items() if not isinstance(divergence, ApiError)},
             )
         )
     finally:
@@ -185,11 +185,11 @@ def _warnings(exported: ExportedTopic, data: DataFiles, missing: Collection[str]
             warnings.append(f"the column {name} was not compared: not all files have it as it is in a record")
     if data.has_headers and "headers" not in data.columns:
         warnings.append("the column headers was not compared: not all files have it")
-    for one in exported.position.replaced:
+    for range_ in exported.position.replaced:
         warnings.append(
-            f"{TopicPartition(exported.topic, one.partition)}: the rows of offsets {one.start} to {one.end - 1} in "
-            f"incarnation {one.incarnation} are of records that the topic lost after their export (leader epoch "
-            f"{one.leader_epoch})"
+            f"{TopicPartition(exported.topic, range_.partition)}: the rows of offsets {range_.start} to "
+            f"{range_.end - 1} in incarnation {range_.incarnation} are of records that the topic lost after their "
+            f"export (leader epoch {range_.leader_epoch})"
         )
     for tp, found in source.diverged.items():
         start = f"offset {found.end_offset}" if found.end_offset is not None else "an unknown offset"

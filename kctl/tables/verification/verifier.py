@@ -68,7 +68,7 @@ def claims_of(
     *,
     from_start: bool,
 ) -> list[Claim]:
-    """The claims of all partitions, in ascending order; only `partitions` are compared, by default all.
+    """Return the claims of all partitions, in ascending order; only `partitions` are compared, by default all.
 
     `firsts` are the lowest offsets in the files, for exports that do not record where they began.  Raises ApiError for
     a partition without a leader.
@@ -81,9 +81,13 @@ def claims_of(
             raise ApiError(log.code, f"{TopicPartition(exported.topic, partition)}: {log}")
         end = position.offset
         replaced = [
-            Gap(one.start, one.end, f"{REPLACED}, leader epoch {one.leader_epoch}, incarnation {one.incarnation}")
-            for one in exported.position.replaced
-            if one.partition == partition and is_same
+            Gap(
+                range_.start,
+                range_.end,
+                f"{REPLACED}, leader epoch {range_.leader_epoch}, incarnation {range_.incarnation}",
+            )
+            for range_ in exported.position.replaced
+            if range_.partition == partition and is_same
         ]
         first = firsts.get(partition, end)
         if exported.starts is not None:
@@ -107,7 +111,7 @@ def claims_of(
 
 
 def _comparable(log: LiveLog, isolation: Isolation, start: int, end: int) -> tuple[int, int]:
-    """The offsets [low, high) of an exported range that the topic still has."""
+    """Return the offsets [low, high) of an exported range that the topic still has."""
     readable = log.stable_end if isolation is Isolation.READ_COMMITTED else log.high_watermark
     low = min(max(start, log.start), end)
     return low, max(min(end, readable), low)
@@ -136,7 +140,7 @@ class Tally:
         self._first: tuple[int, Difference] | None = None
 
     def add(self, judgement: Judgement) -> None:
-        """Adds the result of one round; rounds are in ascending order of offsets."""
+        """Add the result of one round; rounds are in ascending order of offsets."""
         self._topic[0] += judgement.topic_records
         self._topic[1] = (self._topic[1] + judgement.topic_hash) & _HASH_MASK
         self._table[0] += judgement.table_records
@@ -148,13 +152,13 @@ class Tally:
         self._gaps = (self._gaps + judgement.gaps)[:GAPS_MAX]
 
     def add_outside(self, count: int, offset: int) -> None:
-        """Adds rows whose offsets were not exported."""
+        """Add rows whose offsets were not exported."""
         self._counts[Difference.UNEXPECTED] += count
         self._table[0] += count
         self._first = min(self._first or (offset, Difference.UNEXPECTED), (offset, Difference.UNEXPECTED))
 
     def rows(self, topic: str) -> list[VerifiedRange]:
-        """The ranges of the partition, in ascending order."""
+        """Return the ranges of the partition, in ascending order."""
         claim = self.claim
         gaps = list(claim.gaps)
         if self.compared_from > claim.compared.start:
@@ -237,7 +241,7 @@ class Verifier:
         """Records of the topic that the export leaves out."""
 
     def run(self) -> list[Tally]:
-        """Compares all offsets.  Raises CorruptRecords, UnreadableFile, DataLoss, ApiError, ClusterUnreachable."""
+        """Compare all offsets.  Raises CorruptRecords, UnreadableFile, DataLoss, ApiError, ClusterUnreachable."""
         width = sum(_width(tally.claim.compared) for tally in self._tallies)
         count = max(1, -(-width // VERIFIED_OFFSETS_PER_ROUND_MAX))
         done = 0
@@ -273,7 +277,7 @@ class Verifier:
             )
 
     def _read_topic(self, ledger: Ledger, number: int, tally: Tally, span: Span) -> None:
-        """Enters the records of a span; if the start of the log passes it meanwhile, only those that are left."""
+        """Enter the records of a span; if the start of the log passes it meanwhile, only those that are left."""
         tp = TopicPartition(self._topic.name, span.partition)
         while True:
             start = max(span.start, tally.compared_from)
@@ -328,7 +332,7 @@ class Verifier:
                     raise CorruptRecords(f"{tp}: {error}") from error
 
     def _as_exported(self, records: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """The records with variants if the export has them; dead letters are as they were."""
+        """Yield the records with variants if the export has them; dead letters are as they were."""
         if self._topic.decoder is None:
             yield records
             return
@@ -338,7 +342,7 @@ class Verifier:
             yield misfits
 
     def _is_odd(self, group: RowGroup) -> bool:
-        """Whether a group may have rows with offsets that were not exported, as far as its statistics tell."""
+        """Return whether a group may have rows with offsets that were not exported, as far as its statistics tell."""
         if group.partitions is None or group.offsets is None or group.partitions[0] != group.partitions[1]:
             return True
         exported = [tally.claim.exported for tally in self._tallies]
@@ -370,13 +374,13 @@ def _width(span: Span) -> int:
 
 
 def _share(span: Span, number: int, count: int) -> Span:
-    """The offsets of a span in one of `count` rounds."""
+    """Return the offsets of a span in one of `count` rounds."""
     width = _width(span)
     return span._replace(start=span.start + width * number // count, end=span.start + width * (number + 1) // count)
 
 
 def _overlaps(group: RowGroup, spans: Mapping[int, Span]) -> bool:
-    """Whether the group may have rows of the spans, which are given by partition."""
+    """Return whether the group may have rows of the spans, which are given by partition."""
     low, high = group.partitions or (0, 1 << 31)
     first, last = group.offsets or (0, 1 << 63)
     if low == high:

@@ -118,7 +118,7 @@ class Server(Protocol):
     """The callbacks of a connection, implemented by EmbeddedZooKeeper."""
 
     def connection_made(self, connection: Connection) -> bool:
-        """Return a client connected; returns False to refuse the connection."""
+        """Return a client connected; return False to refuse the connection."""
 
     def frame_received(self, connection: Connection, frame: bytes) -> None:
         """Handle a complete frame."""

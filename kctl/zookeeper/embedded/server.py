@@ -130,7 +130,7 @@ class EmbeddedZooKeeper:
         return 20 * self._tick_time_ms
 
     def has_session(self, session_id: int) -> bool:
-        """Whether the session is open: it has been neither closed nor expired.  After `start`."""
+        """Return whether the session is open: it has been neither closed nor expired.  After `start`."""
         return self._keeper.sessions.find(session_id) is not None
 
     def bind(self) -> None:

@@ -43,7 +43,7 @@ def test_committed_offsets_are_compacted_and_survive_a_kill(tmp_path: Path) -> N
 
 def _committed(consumer: Consumer) -> dict[int, int]:
     found = consumer.committed([TopicPartition("orders", partition) for partition in range(PARTITIONS)], timeout=60)
-    return {each.partition: each.offset for each in found}
+    return {offset.partition: offset.offset for offset in found}
 
 
 def _wait_until_small(broker: KctlBroker) -> None:

@@ -342,8 +342,8 @@ async def log_moves(cluster: Cluster, client: ClusterClient, repeats: int) -> No
     async def is_at(path: str) -> bool:
         log_dirs, _ = await describe_log_dirs(client, [0])
         return any(
-            each.path == path and any(replica.tp == tp and not replica.is_future for replica in each.replicas)
-            for each in log_dirs
+            log_dir.path == path and any(replica.tp == tp and not replica.is_future for replica in log_dir.replicas)
+            for log_dir in log_dirs
         )
 
     start = 0 if await is_at(paths[0]) else 1

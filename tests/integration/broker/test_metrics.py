@@ -123,7 +123,7 @@ def test_every_declared_metric_is_in_a_scrape(measured: Measured) -> None:
             if name.startswith(ONLY_WITH_WORK):
                 continue
             assert name in found, definition
-            assert any(labels <= each.keys() for each in found[name]), (name, found[name])
+            assert any(labels <= labels_of_sample.keys() for labels_of_sample in found[name]), (name, found[name])
 
 
 def test_every_query_of_a_dashboard_of_this_naming_has_data(measured: Measured) -> None:
@@ -149,7 +149,9 @@ def test_openmetrics_is_parsed_strictly(measured: Measured) -> None:
 
 
 def name_of(metric: str, dialect: Dialect) -> str:
-    [name] = [name for each in DEFINITIONS if each.name == metric for name in samples_of(each, dialect)]
+    [name] = [
+        name for definition in DEFINITIONS if definition.name == metric for name in samples_of(definition, dialect)
+    ]
     return name
 
 

@@ -146,27 +146,39 @@ def shown(ran: Ran) -> int:
 
 ROWS: dict[str, list[Row]] = {
     "client.id": [Row("topics list", "till-7", lambda _, sent: sent.client_ids == {"till-7"})],
-    "client.rack": [Row(READ, "r1", lambda _, sent: {one.rack_id for one in sent.of(FetchRequest)} == {"r1"})],
+    "client.rack": [Row(READ, "r1", lambda _, sent: {request.rack_id for request in sent.of(FetchRequest)} == {"r1"})],
     "fetch.min.bytes": [
-        Row(line, "7", lambda _, sent: {one.min_bytes for one in sent.of(FetchRequest)} == {7})
+        Row(line, "7", lambda _, sent: {request.min_bytes for request in sent.of(FetchRequest)} == {7})
         for line in (READ, COPY, "perf consume orders --client kctl", f"{READ} --group g1 -n 1")
     ],
-    "fetch.max.wait.ms": [Row(READ, "7", lambda _, sent: {one.max_wait_ms for one in sent.of(FetchRequest)} == {7})],
-    "fetch.max.bytes": [Row(READ, "777", lambda _, sent: {one.max_bytes for one in sent.of(FetchRequest)} == {777})],
+    "fetch.max.wait.ms": [
+        Row(READ, "7", lambda _, sent: {request.max_wait_ms for request in sent.of(FetchRequest)} == {7})
+    ],
+    "fetch.max.bytes": [
+        Row(READ, "777", lambda _, sent: {request.max_bytes for request in sent.of(FetchRequest)} == {777})
+    ],
     "max.partition.fetch.bytes": [Row(READ, "777", lambda _, sent: sent.partition_bytes == {777})],
     "isolation.level": [
-        Row(READ, "read_uncommitted", lambda _, sent: {one.isolation_level for one in sent.of(FetchRequest)} == {0}),
+        Row(
+            READ,
+            "read_uncommitted",
+            lambda _, sent: {request.isolation_level for request in sent.of(FetchRequest)} == {0},
+        ),
         Row(
             f"{READ} --isolation-level read_committed",
             "read_uncommitted",
-            lambda _, sent: {one.isolation_level for one in sent.of(FetchRequest)} == {1},
+            lambda _, sent: {request.isolation_level for request in sent.of(FetchRequest)} == {1},
         ),
         Row(
             "perf consume orders --client kctl",
             "read_uncommitted",
-            lambda _, sent: {one.isolation_level for one in sent.of(FetchRequest)} == {0},
+            lambda _, sent: {request.isolation_level for request in sent.of(FetchRequest)} == {0},
         ),
-        Row(COPY, "read_uncommitted", lambda _, sent: {one.isolation_level for one in sent.of(FetchRequest)} == {0}),
+        Row(
+            COPY,
+            "read_uncommitted",
+            lambda _, sent: {request.isolation_level for request in sent.of(FetchRequest)} == {0},
+        ),
     ],
     "auto.offset.reset": [
         Row("consume orders --value-only", "latest", lambda ran, _: ran.status == 0 and not shown(ran)),
@@ -213,9 +225,9 @@ ROWS: dict[str, list[Row]] = {
         Row(READ, "g7", lambda ran, sent: "--group g7" in ran.err and not sent.of(FindCoordinatorRequest)),
     ],
     "acks": [
-        Row(WRITE, "1", lambda _, sent: {one.acks for one in sent.of(ProduceRequest)} == {1}),
+        Row(WRITE, "1", lambda _, sent: {request.acks for request in sent.of(ProduceRequest)} == {1}),
         Row(WRITE, "1", lambda _, sent: not sent.of(InitProducerIdRequest)),
-        Row(f"{WRITE} --acks all", "1", lambda _, sent: {one.acks for one in sent.of(ProduceRequest)} == {-1}),
+        Row(f"{WRITE} --acks all", "1", lambda _, sent: {request.acks for request in sent.of(ProduceRequest)} == {-1}),
         Row(PERF := "perf produce target --num-records 5 --client kctl --yes", "0", lambda _, sent: acks(sent) == {0}),
         Row(COPY, "1", lambda ran, _: ran.status == 2 and "requires acks=all" in ran.err),
     ],
@@ -224,10 +236,10 @@ ROWS: dict[str, list[Row]] = {
         Row(WRITE, "true", lambda ran, _: ran.status == 2, {"acks": "1"}),
     ],
     "compression.type": [
-        Row(WRITE, "zstd", lambda _, sent: {one.codec.name for one in sent.batches} == {"ZSTD"}),
-        Row(COPY, "gzip", lambda _, sent: {one.codec.name for one in sent.batches} == {"GZIP"}),
-        Row(PERF, "lz4", lambda _, sent: {one.codec.name for one in sent.batches} == {"LZ4"}),
-        Row(f"{WRITE} --codec none", "zstd", lambda _, sent: {one.codec.name for one in sent.batches} == {"NONE"}),
+        Row(WRITE, "zstd", lambda _, sent: {batch.codec.name for batch in sent.batches} == {"ZSTD"}),
+        Row(COPY, "gzip", lambda _, sent: {batch.codec.name for batch in sent.batches} == {"GZIP"}),
+        Row(PERF, "lz4", lambda _, sent: {batch.codec.name for batch in sent.batches} == {"LZ4"}),
+        Row(f"{WRITE} --codec none", "zstd", lambda _, sent: {batch.codec.name for batch in sent.batches} == {"NONE"}),
     ],
     "compression.gzip.level": [Row(WRITE, "10", lambda ran, _: ran.status == 2)],
     "compression.lz4.level": [Row(WRITE, "18", lambda ran, _: ran.status == 2)],
@@ -260,7 +272,7 @@ ROWS: dict[str, list[Row]] = {
         Row(
             f"{WRITE} --transactional-id t",
             "7777",
-            lambda _, sent: {one.transaction_timeout_ms for one in sent.of(InitProducerIdRequest)} == {7777},
+            lambda _, sent: {request.transaction_timeout_ms for request in sent.of(InitProducerIdRequest)} == {7777},
         )
     ],
     "transactional.id": [
@@ -280,7 +292,7 @@ ROWS: dict[str, list[Row]] = {
     "key.deserializer": [Row(READ, "a.AvroDeserializer", lambda ran, _: ran.status == 2 and "--decode" in ran.err)],
     "value.deserializer": [Row(READ, "a.AvroDeserializer", lambda ran, _: ran.status == 2)],
     "request.timeout.ms": [
-        Row(WRITE, "7777", lambda _, sent: {one.timeout_ms for one in sent.of(ProduceRequest)} == {7777})
+        Row(WRITE, "7777", lambda _, sent: {request.timeout_ms for request in sent.of(ProduceRequest)} == {7777})
     ],
     "client.dns.lookup": [
         Row("topics list", "resolve_canonical_bootstrap_servers_only", lambda ran, _: ran.status == 2)

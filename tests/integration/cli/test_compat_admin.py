@@ -49,7 +49,7 @@ def create_topics(kctl: Kctl, names: list[str]) -> None:
     for name in names[1:]:
         assert kctl(f"topics create {name} --partitions 1").status == 0
     properties = ("retention.ms=86400000", "min.insync.replicas=1", "cleanup.policy=compact,delete", "flush.ms=77")
-    configs = " ".join(f"--config {one}" for one in properties)
+    configs = " ".join(f"--config {property_}" for property_ in properties)
     assert kctl(f"topics create {names[0]} --partitions 17 {configs}").status == 0
     for partition, count in ((0, 3), (16, 2)):
         assert kctl(f"produce {names[0]} --key k --partition {partition}", stdin=b"x\n" * count).status == 0

@@ -32,7 +32,10 @@ def test_properties_of_a_topic_are_described_and_altered(operate: Kctl) -> None:
     )
     found = configs(operate, "topic tuned")
     assert found.keys() == {"retention.ms", "cleanup.policy"}
-    assert [one["source"] for one in found["cleanup.policy"]["synonyms"]] == ["DYNAMIC_TOPIC_CONFIG", "DEFAULT_CONFIG"]
+    assert [synonym["source"] for synonym in found["cleanup.policy"]["synonyms"]] == [
+        "DYNAMIC_TOPIC_CONFIG",
+        "DEFAULT_CONFIG",
+    ]
     assert "segment.bytes" in configs(operate, "topic tuned --all")
 
     line = "configs alter topic tuned --delete-config retention.ms --subtract cleanup.policy=delete"
@@ -50,7 +53,8 @@ def test_properties_of_brokers_are_described_and_altered(operate: Kctl) -> None:
     def reported() -> list[tuple[str, list[str]]]:
         items = operate(f"configs describe broker 0 1 --property {name} --format json").document
         return [
-            (item["configs"][0]["value"], [one["source"] for one in item["configs"][0]["synonyms"]]) for item in items
+            (item["configs"][0]["value"], [synonym["source"] for synonym in item["configs"][0]["synonyms"]])
+            for item in items
         ]
 
     default, own = "DYNAMIC_DEFAULT_BROKER_CONFIG", "DYNAMIC_BROKER_CONFIG"

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.parametrize("bootstrap", [KAFKA_4], indirect=True), py
 def test_property_is_set_described_and_removed(kctl: Kctl, type_: str, name: str, value: str) -> None:
     assert kctl(f"configs alter {type_} of-kafka-4 --set {name}={value}").status == 0
     (item,) = kctl(f"configs describe {type_} of-kafka-4 --format json").document
-    (config,) = [one for one in item["configs"] if one["property"] == name]
+    (config,) = [config for config in item["configs"] if config["property"] == name]
     assert config["value"] == value
     assert config["source"].startswith("DYNAMIC_")
     assert kctl(f"configs describe {type_} --format json").document == [item]

@@ -89,7 +89,7 @@ def test_an_interrupted_copy_is_continued_exactly_once(kctl: Kctl, topic: str, b
     assert resumed.status == 0, resumed.out
     wait_for_markers(bootstrap, target)
     assert records_of(kctl, target) == records_of(kctl, topic)
-    committed = {one["partition"]: one["offset"] for one in offsets_of(kctl, group, target)}
+    committed = {offset["partition"]: offset["offset"] for offset in offsets_of(kctl, group, target)}
     unread = [
         len(kctl(f"consume {target} --partition {number} --from {offset} --format jsonl").out.splitlines())
         for number, offset in committed.items()
@@ -100,4 +100,4 @@ def test_an_interrupted_copy_is_continued_exactly_once(kctl: Kctl, topic: str, b
 def offsets_of(kctl: Kctl, group: str, topic: str) -> list[dict[str, Any]]:
     """The committed offsets of a group in a topic."""
     (exported,) = kctl(f"groups export {group}").document["groups"]
-    return [one for one in exported["offsets"] if one["topic"] == topic]
+    return [offset for offset in exported["offsets"] if offset["topic"] == topic]

@@ -23,9 +23,9 @@ def findings(kctl: Kctl, rule: str, about: str, line: str = "doctor") -> list[di
     ran = kctl(f"{line} --format json")
     assert ran.status in {0, 3}, ran.err
     return [
-        one
-        for one in json.loads(ran.out)["findings"]
-        if one["rule"] == rule and about in f"{one['subject']} {one['cause']}"
+        finding
+        for finding in json.loads(ran.out)["findings"]
+        if finding["rule"] == rule and about in f"{finding['subject']} {finding['cause']}"
     ]
 
 
@@ -67,7 +67,7 @@ def test_a_snapshot_is_diagnosed_later_as_now(kctl: Kctl, topic: str, tmp_path: 
     nobody = command_line({"KCTL_BOOTSTRAP_SERVER": "127.0.0.1:1"})
     ran = nobody(f"doctor --from {file} --format json")
     assert ran.status in {0, 3}, ran.err
-    assert topic in {one["name"] for one in json.loads(saved.out)["topics"]}
+    assert topic in {topic["name"] for topic in json.loads(saved.out)["topics"]}
     assert json.loads(ran.out)["topics"] == len(json.loads(saved.out)["topics"])
     assert nobody("doctor --from /dev/null").status == 2
     assert nobody("doctor").status == 4
@@ -104,8 +104,8 @@ def test_the_quorum_of_a_kraft_cluster_is_told_truly(tmp_path: Path) -> None:
 
         def first() -> tuple[str, str]:
             document = json.loads(kctl("doctor --timeout 15s --format json").out)
-            one = document["findings"][0]
-            return one["rule"], one["cause"]
+            finding = document["findings"][0]
+            return finding["rule"], finding["cause"]
 
         def names_the_voter() -> bool:
             rule, cause = first()
@@ -113,7 +113,7 @@ def test_the_quorum_of_a_kraft_cluster_is_told_truly(tmp_path: Path) -> None:
 
         wait_until(names_the_voter, what="the voter that is away", timeout_s=TIMEOUT_S)
         wait_until(
-            lambda: any("copy less" in one["cause"] for one in findings(kctl, "brokers", "broker 3 is down")),
+            lambda: any("copy less" in finding["cause"] for finding in findings(kctl, "brokers", "broker 3 is down")),
             what="the broker that is down",
             timeout_s=TIMEOUT_S,
         )

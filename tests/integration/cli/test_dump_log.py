@@ -145,12 +145,12 @@ def test_a_salvaged_segment_is_accepted_by_kafkas_tool(log_dir: Path, tmp_path: 
     data[middle["position"] + middle["size"] - 1] ^= 1
     damaged.write_bytes(data)
     status, (summary,) = dump("--summary", damaged)
-    lost = [(one["first"], one["last"]) for one in summary["lost"]]
+    lost = [(range_["first"], range_["last"]) for range_ in summary["lost"]]
     assert (status, lost) == (1, [(middle["base_offset"], middle["last_offset"])])
     assert run_kctl("dump-log", "--salvage", target, damaged).returncode == 1
     lines = kafka_dump(target, options=("--deep-iteration",))
     found = [int(match[1]) for match in map(BATCH.match, lines) if match]
-    assert found == [one["base_offset"] for one in batches if one != middle]
+    assert found == [batch["base_offset"] for batch in batches if batch != middle]
     assert all("isvalid: true" in line for line in lines if BATCH.match(line))
 
 

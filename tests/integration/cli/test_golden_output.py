@@ -168,8 +168,8 @@ class Seeded:
         self._port = re.compile(rf"(?<![\d.]){port}(?![\d.])")
         described = json.loads(self.run("cluster describe", "json")[1])
         topics = json.loads(self.run("topics describe --topic-regex .*", "json")[1])
-        for number, one in enumerate([described["cluster_id"], *(topic["topic_id"] for topic in topics)]):
-            self._stand_ins[one] = f"ID{number}".ljust(22, "x")
+        for number, text in enumerate([described["cluster_id"], *(topic["topic_id"] for topic in topics)]):
+            self._stand_ins[text] = f"ID{number}".ljust(22, "x")
 
     def masked(self, text: str) -> str:
         for found, stand_in in self._stand_ins.items():
@@ -185,7 +185,7 @@ class Seeded:
 @pytest.fixture(scope="module")
 def seeded() -> Iterator[Seeded]:
     # A port of five digits, whatever the machine's range of ports is.
-    port = next(one for one in iter(probe.free_port, None) if one >= 10_000)
+    port = next(candidate for candidate in iter(probe.free_port, None) if candidate >= 10_000)
     with seeded_broker(port) as one:
         one.learn_ids()
         yield one
@@ -230,7 +230,7 @@ def test_output_is_as_ever_in_every_format(seeded: Seeded, name: str) -> None:
         status, out, err = seeded.run(LINES[name], format_)
         pieces.append(f"$ kctl {LINES[name]} --format {format_}\n{out}{err}exit status {status}\n\n")
         if format_ == "table":
-            wide = [one for one in out.splitlines() if display_width(one) > 80 and word_width(one) <= 80]
+            wide = [line for line in out.splitlines() if display_width(line) > 80 and word_width(line) <= 80]
             assert wide == []
     text = seeded.masked("".join(pieces))
     file = GOLDEN / f"{name}.txt"
@@ -246,12 +246,12 @@ def test_table_fits_a_terminal_of_40_columns(seeded: Seeded, name: str, monkeypa
     _, plain, _ = seeded.run(LINES[name], "plain")
     monkeypatch.setenv("COLUMNS", "40")
     _, out, err = seeded.run(LINES[name], "table")
-    assert [one for one in out.splitlines() if display_width(one) > 40 and word_width(one.strip()) <= 40] == []
+    assert [line for line in out.splitlines() if display_width(line) > 40 and word_width(line.strip()) <= 40] == []
     words = {word.strip() for line in plain.splitlines() for cell in line.split("\t") for word in words_of(cell)}
     # The type and the name of a single resource are in the command line; columns that a note names are left out.
     words -= {"-", *LINES[name].split(), *(["false", "DYNAMIC_TOPIC_CONFIG"] if "not shown, " in err else [])}
     titles = out.replace("-", "_")
-    assert [one for one in words if one not in out and one not in titles and not any(map(str.isdigit, one))] == []
+    assert [word for word in words if word not in out and word not in titles and not any(map(str.isdigit, word))] == []
 
 
 def test_every_golden_file_has_a_command() -> None:

@@ -216,7 +216,9 @@ def test_hanging_transactions_are_found_and_ended_whichever_broker_leads(
     assert operate("consume hangs").rows == []
     found = operate("transactions find-hanging --idle 1ms")
     assert found.status == 3
-    assert sorted(row[:3] for row in found.rows) == [["hangs", str(each), str(hanging[each])] for each in range(3)]
+    assert sorted(row[:3] for row in found.rows) == [
+        ["hangs", str(number), str(hanging[number])] for number in range(3)
+    ]
     for partition in range(3):
         assert operate(f"transactions abort hangs:{partition} --start-offset 0 --yes").rows[0][6] == "aborted"
         assert len(operate("transactions find-hanging --idle 1ms").rows) == 2 - partition

@@ -92,10 +92,10 @@ def test_members_waiting_for_revocation_are_described(kctl: Kctl, topic: str, jo
     has, requires = sorted(item["members"], key=lambda member: member["client_id"], reverse=True)
     assert has["assignment"] == [{"topic": topic, "partitions": [0, 1, 2]}]
     assert requires["assignment"] == []
-    goals = [one["partitions"] for member in (has, requires) for one in member["target_assignment"]]
+    goals = [goal["partitions"] for member in (has, requires) for goal in member["target_assignment"]]
     assert sorted(number for numbers in goals for number in numbers) == [0, 1, 2]
     assert has["member_epoch"] < requires["member_epoch"] == item["group_epoch"] == item["target_assignment_epoch"]
-    assert {one["client_id"] for one in item["offsets"]} == {"the-first"}
+    assert {offset["client_id"] for offset in item["offsets"]} == {"the-first"}
     hold([first, second])
     come_to_rest(kctl, topic, first, second)
     for member in described(kctl, topic)["members"]:

@@ -93,7 +93,10 @@ def test_options_of_kafkas_tools_are_as_stored() -> None:
                 found.setdefault((f"{tool} {subcommand}".strip(), option), []).append(version)
     options = [KafkaOption(tool, option, tuple(versions)) for (tool, option), versions in sorted(found.items())]
     if os.environ.get("KCTL_WRITE_GOLDEN"):
-        rows = [("tool", "option", "versions"), *((one.tool, one.option, " ".join(one.versions)) for one in options)]
+        rows = [
+            ("tool", "option", "versions"),
+            *((option.tool, option.option, " ".join(option.versions)) for option in options),
+        ]
         KAFKA_OPTIONS.write_text("".join("\t".join(row) + "\n" for row in rows))
     assert options == kafka_options()
 

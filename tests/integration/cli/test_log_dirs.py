@@ -149,9 +149,9 @@ def test_a_running_move_is_described_and_ends_in_the_requested_directory(broker:
     assert 0 < copy["lag"] <= RECORDS
     seen = json.loads(tool("LogDirsCommand", broker, "--describe", "--topic-list", topic).splitlines()[-1])
     assert {
-        (log_dir["logDir"], one["partition"], one["isFuture"])
+        (log_dir["logDir"], partition["partition"], partition["isFuture"])
         for log_dir in seen["brokers"][0]["logDirs"]
-        for one in log_dir["partitions"]
+        for partition in log_dir["partitions"]
     } == {(row["log_dir"], f"{topic}-{row['partition']}", row["moving"]) for row in rows}
 
     kafka = tool("ReassignPartitionsCommand", broker, *option.split(), "--verify", "--preserve-throttles")
@@ -186,25 +186,25 @@ def test_directory_is_emptied_and_filled_again_by_planned_moves(broker: TwoDirs,
         timeout_s=TIMEOUT_S,
     )
     topic = filled(broker, "planned")
-    one, two = broker.dirs
-    option = broker.plan(tmp_path / "start.json", topic, {0: one, 1: two})
+    first, second = broker.dirs
+    option = broker.plan(tmp_path / "start.json", topic, {0: first, 1: second})
     assert broker.run(f"reassign execute {option} --wait").status == 0
     file, balanced = tmp_path / "drain.json", tmp_path / "balanced.json"
-    plan = f"reassign plan-disks --drain 0:{one} --topic {topic} --output {file} --format json"
+    plan = f"reassign plan-disks --drain 0:{first} --topic {topic} --output {file} --format json"
     ran = broker.run(plan)
-    assert (ran.status, [row["log_dir"] for row in ran.document["disks"]]) == (0, [one, two]), ran.err
+    assert (ran.status, [row["log_dir"] for row in ran.document["disks"]]) == (0, [first, second]), ran.err
     (move,) = ran.document["moves"]
-    assert (move["log_dir"], move["target"], move["bytes_to_move"] > RECORDS * 1000) == (one, two, True)
+    assert (move["log_dir"], move["target"], move["bytes_to_move"] > RECORDS * 1000) == (first, second, True)
     assert broker.run(plan).status == 5, "files are never overwritten"
     assert broker.run(f"reassign execute {file} --wait").status == 0
-    assert set(broker.places(topic).values()) == {two}
-    assert broker.run(f"reassign plan-disks --drain 0:{one} --topic {topic} --format json").document["moves"] == []
+    assert set(broker.places(topic).values()) == {second}
+    assert broker.run(f"reassign plan-disks --drain 0:{first} --topic {topic} --format json").document["moves"] == []
 
     assert broker.run(f"reassign plan-disks 0 --topic {topic} --output {balanced}").status == 0
     assert broker.run(f"reassign execute {balanced} --wait").status == 0
-    assert set(broker.places(topic).values()) == {one, two}
+    assert set(broker.places(topic).values()) == {first, second}
     assert broker.run(f"reassign execute {tmp_path / 'balanced-rollback.json'} --wait").status == 0
-    assert set(broker.places(topic).values()) == {two}
+    assert set(broker.places(topic).values()) == {second}
 
 
 @for_rows(
@@ -256,9 +256,9 @@ async def _codes(bootstrap: str, path: str, partitions: list[tuple[str, int]]) -
         connection = await client.broker(0)
         response = await connection.send(request, AlterReplicaLogDirsResponse)
     return {
-        (topic.topic_name, one.partition_index): ErrorCode.of(one.error_code)
+        (topic.topic_name, partition.partition_index): ErrorCode.of(partition.error_code)
         for topic in response.results
-        for one in topic.partitions
+        for partition in topic.partitions
     }
 
 

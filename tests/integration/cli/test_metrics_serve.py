@@ -163,7 +163,7 @@ def test_every_query_of_dashboard_7589_has_data(exporter: Exporter, tmp_path: Pa
         # A rate takes two scrapes.
         prometheus.wait_until(lambda: bool(query_result(DASHBOARD[0])), timeout_s=TIMEOUT_S)
         assert [query for query in DASHBOARD if not query_result(query)] == []
-        [lag] = [one for one in query_result(DASHBOARD[1]) if one["metric"]["consumergroup"] == "readers"]
+        [lag] = [series for series in query_result(DASHBOARD[1]) if series["metric"]["consumergroup"] == "readers"]
         assert lag["value"][1] == "6"
 
 

@@ -22,7 +22,7 @@ def test_what_is_produced_is_consumed(kctl: Kctl, topic: str, client: str) -> No
     load = "--num-records 2000 --record-size 10-200 --compression lz4"
     line = f"perf produce {topic} {load} --client {client} --format jsonl"
     ran = kctl(f"{line} --histogram --interval 100ms")
-    rows = [json.loads(one) for one in ran.out.splitlines()]
+    rows = [json.loads(line) for line in ran.out.splitlines()]
     total = rows[-1]
     assert (ran.status, total["kind"], total["records"], total["errors"]) == (0, "total", 2000, 0)
     assert total["client"].startswith(f"{client} ")

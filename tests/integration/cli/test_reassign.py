@@ -143,11 +143,11 @@ def test_drained_broker_is_empty_and_the_way_back_fills_it(operate: Kctl, tmp_pa
     assert planned.document["bytes_to_move"] > 50_000
     assert operate(f"reassign execute {tmp_path}/drain.json --throttle 100m --wait").status == 0
     described = operate("topics describe drained --format json").document[0]["partitions"]
-    assert [one["replicas"] for one in described] == [[2, 1], [1, 2], [2, 1]]
+    assert [partition["replicas"] for partition in described] == [[2, 1], [1, 2], [2, 1]]
     assert operate("reassign plan drain 0 --topic drained --format json").document["moves"] == []
     assert operate(f"reassign execute {tmp_path}/drain-rollback.json --wait").status == 0
     described = operate("topics describe drained --format json").document[0]["partitions"]
-    assert [one["replicas"] for one in described] == [[0, 1], [1, 2], [2, 0]]
+    assert [partition["replicas"] for partition in described] == [[0, 1], [1, 2], [2, 0]]
 
 
 def test_broker_in_maintenance_leads_nothing(operate: Kctl) -> None:
@@ -155,7 +155,7 @@ def test_broker_in_maintenance_leads_nothing(operate: Kctl) -> None:
 
     def leaders() -> list[int]:
         described = operate("topics describe serviced --format json").document[0]["partitions"]
-        return [one["leader"] for one in described]
+        return [partition["leader"] for partition in described]
 
     # Topics of other tests may have partitions with one replica, which stay.
     moved = operate("cluster maintenance on 0 --yes --allow-unavailable")

@@ -127,9 +127,9 @@ def test_once_prints_one_document(kctl: Kctl, topic: str) -> None:
     [broker] = document["brokers"]
     assert broker["is_controller"]
     assert broker["disk_bytes"] > 0
-    [found] = [one for one in document["topics"] if one["topic"] == topic]
+    [found] = [row for row in document["topics"] if row["topic"] == topic]
     assert (found["partitions"], found["under_replicated"], found["records_per_s"]) == (3, 0, 0)
-    assert {one["end_offset"] for one in document["partitions"] if one["topic"] == topic} == {0, 3}
+    assert {partition["end_offset"] for partition in document["partitions"] if partition["topic"] == topic} == {0, 3}
     assert document["problems"] == []
     assert topic in kctl("top --once --interval 200ms").out
 

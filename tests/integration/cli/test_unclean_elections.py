@@ -125,7 +125,7 @@ def test_lost_records_are_reported_and_nothing_is_skipped(brokers: Brokers, tmp_
     read = kctl("consume orders --group readers --format jsonl")
     assert (read.status, len(read.out.splitlines())) == (0, COMMON + LOST), read.err
     (group,) = kctl("groups export readers").document["groups"]
-    assert [(one["offset"], one["leader_epoch"] >= 0) for one in group["offsets"]] == [(COMMON + LOST, True)]
+    assert [(offset["offset"], offset["leader_epoch"] >= 0) for offset in group["offsets"]] == [(COMMON + LOST, True)]
     assert kctl("copy orders copies --resume-group copier").status == 0
     config = ConsumerConfig(bootstrap_servers=brokers.bootstrap, group_id="program", auto_offset_reset="none")
     with Consumer(config) as consumer:

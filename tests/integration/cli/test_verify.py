@@ -60,13 +60,15 @@ def test_damaged_replica_is_found(operate: Kctl, three_brokers: ThreeBrokers) ->
     assert row["difference"] == "wrong checksum of the batch on replica 2"
     held = row["held"]
     assert isinstance(held, list)
-    assert [(one["replica"], one["base_offset"], one["last_offset"], one["is_damaged"]) for one in held] == [
+    assert [
+        (replica["replica"], replica["base_offset"], replica["last_offset"], replica["is_damaged"]) for replica in held
+    ] == [
         (0, 10, 19, False),
         (1, 10, 19, False),
         (2, 10, 19, True),
     ]
-    assert len({one["checksum"] for one in held}) == 1
-    assert [one["computed_checksum"] == one["checksum"] for one in held] == [True, True, False]
+    assert len({replica["checksum"] for replica in held}) == 1
+    assert [replica["computed_checksum"] == replica["checksum"] for replica in held] == [True, True, False]
 
 
 def test_damaged_replica_of_a_compacted_topic_is_found(operate: Kctl, three_brokers: ThreeBrokers) -> None:

@@ -60,7 +60,7 @@ def test_features_are_those_of_kafkas_tool(kctl: Kctl, bootstrap: str) -> None:
     for name, low, high, level in theirs:
         levels = [rows[name][key] for key in ("supported_min", "supported_max", "finalized")]
         text = metadata_version_name if name == "metadata.version" else str
-        assert [low, high, level] == [text(one) for one in levels]
+        assert [low, high, level] == [text(level) for level in levels]
     quorum = kctl("cluster quorum --format json").document
     assert f"LeaderId:               {quorum['leader_id']}\n" in status
     assert f"LeaderEpoch:            {quorum['leader_epoch']}\n" in status

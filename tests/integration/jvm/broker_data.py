@@ -102,7 +102,7 @@ class BrokerData:
             return all(
                 name in topics
                 and len(topics[name].partitions) == partitions
-                and all(each.leader >= 0 for each in topics[name].partitions.values())
+                and all(partition.leader >= 0 for partition in topics[name].partitions.values())
                 for name, (partitions, _) in TOPICS.items()
             )
 
@@ -202,16 +202,16 @@ class BrokerData:
     def _check_entries(self, found: Mapping[TopicPartitionName, list[Message]]) -> None:
         for (topic, partition), entries in self._entries.items():
             messages = found[topic, partition]
-            assert [(each.key(), each.value()) for each in messages] == entries, f"{topic}-{partition}"
+            assert [(message.key(), message.value()) for message in messages] == entries, f"{topic}-{partition}"
             start = self._start_of_trimmed if topic == "trimmed" else 0
-            assert [each.offset() for each in messages] == list(range(start, start + len(entries)))
+            assert [message.offset() for message in messages] == list(range(start, start + len(entries)))
         for partition in range(len(CODECS)):
             messages = found["codecs", partition]
-            assert [each.timestamp()[1] for each in messages] == [
+            assert [message.timestamp()[1] for message in messages] == [
                 self._time_ms(number) for number in range(self._records_with_time)
             ]
             assert messages[7].headers() == [("number", b"7"), ("null", None)]
-        left = {each.key(): each.value() for each in found["compacted", 0]}
+        left = {message.key(): message.value() for message in found["compacted", 0]}
         assert left.pop(GONE, None) is None
         assert left == {key: value for key, value in self._latest.items() if key != GONE}
 
@@ -295,7 +295,7 @@ class BrokerData:
         with _consumer(bootstrap) as consumer:
             requested = [TopicPartition("codecs", partition) for partition in range(len(CODECS))]
             found = consumer.committed(requested, TIMEOUT_S)
-        assert {each.partition: (each.offset, each.metadata) for each in found} == self._offsets
+        assert {offset.partition: (offset.offset, offset.metadata) for offset in found} == self._offsets
 
 
 def _common(bootstrap: str) -> dict[str, str | int | float | bool]:
@@ -313,7 +313,7 @@ def _named(round_number: int, fate: str, number: int) -> set[bytes]:
 
 def _values(found: Mapping[TopicPartitionName, list[Message]]) -> set[bytes | None]:
     """Checks that each of these was written once."""
-    values = [each.value() for messages in found.values() for each in messages]
+    values = [message.value() for messages in found.values() for message in messages]
     assert len(set(values)) == len(values)
     return set(values)
 

@@ -57,7 +57,7 @@ class SideBySide:
     def call(self, cases: Sequence[Case]) -> list[Responses]:
         """Sends the requests to both brokers in this order, one after the other."""
         responses = {who: asyncio.run(_play(bootstrap, cases)) for who, bootstrap in self.bootstraps.items()}
-        return [Responses(*each) for each in zip(cases, responses[APACHE], responses[OURS], strict=True)]
+        return [Responses(*case) for case in zip(cases, responses[APACHE], responses[OURS], strict=True)]
 
     @contextlib.contextmanager
     def zookeepers(self) -> Iterator[list[KazooClient]]:
@@ -109,10 +109,10 @@ def side_by_side(
 def assert_same(responses: Sequence[Responses]) -> None:
     """Fails with all cases that differ without a reason, and with outdated reasons."""
     wrong = []
-    for each in responses:
-        apache, ours = comparable(each.apache), comparable(each.ours)
-        if (apache != ours) != (each.case.difference is not None):
-            wrong.append(f"{each.case.name} ({each.case.difference}):\n  apache {apache}\n  ours   {ours}")
+    for response in responses:
+        apache, ours = comparable(response.apache), comparable(response.ours)
+        if (apache != ours) != (response.case.difference is not None):
+            wrong.append(f"{response.case.name} ({response.case.difference}):\n  apache {apache}\n  ours   {ours}")
     assert not wrong, "\n" + "\n".join(wrong)
 
 

@@ -57,11 +57,11 @@ def make(kind: Any, value: Any) -> Any:
     """A message from nested dictionaries and lists."""
     if isinstance(value, dict):
         hints = typing.get_type_hints(kind)
-        return kind(**{name: make(hints[name], each) for name, each in value.items()})
+        return kind(**{name: make(hints[name], part) for name, part in value.items()})
     if isinstance(value, list):
-        lists = [each for each in (kind, *typing.get_args(kind)) if typing.get_origin(each) is list]
+        lists = [hint for hint in (kind, *typing.get_args(kind)) if typing.get_origin(hint) is list]
         (element,) = typing.get_args(lists[0])
-        return [make(element, each) for each in value]
+        return [make(element, part) for part in value]
     return value
 
 
@@ -163,7 +163,7 @@ def wait_for(both: SideBySide, cases: Sequence[Case], is_ready: Callable[[Any], 
     """Repeats the requests until both brokers respond to every case as expected."""
 
     def are_ready() -> bool:
-        return all(is_ready(response) for each in both.call(cases) for response in (each.apache, each.ours))
+        return all(is_ready(response) for answer in both.call(cases) for response in (answer.apache, answer.ours))
 
     probe.wait_until(are_ready, what=cases[0].name, timeout_s=60)
 
@@ -404,12 +404,12 @@ NAMES = {"name", "topic", "group_id", "transactional_id", "resource_name", "is_i
 
 def assert_same_verdicts(both: SideBySide, cases: Sequence[Case]) -> None:
     """Sends each request in every version."""
-    every = [each for case in cases for each in in_every_version(case)]
+    every = [request for case in cases for request in in_every_version(case)]
     wrong = []
-    for each in both.call(every):
-        apache, ours = verdict(each.apache), verdict(each.ours)
+    for answer in both.call(every):
+        apache, ours = verdict(answer.apache), verdict(answer.ours)
         if apache != ours:
-            wrong.append(f"{each.case.name}:\n  apache {apache}\n  ours   {ours}")
+            wrong.append(f"{answer.case.name}:\n  apache {apache}\n  ours   {ours}")
     assert not wrong, f"{len(wrong)} of {len(every)}\n" + "\n".join(wrong)
 
 
@@ -448,17 +448,20 @@ def test_topics_groups_and_transactional_ids(brokers: SideBySide) -> None:
 
 def test_descriptions_and_lists_of_transactions_as_in_kafka_3_9(tmp_path: Path) -> None:
     with authorizing_brokers(tmp_path, LAST_WITH_ZOOKEEPER) as both:
-        grant(both, *(("TransactionalId", f"x-{each}", "All") for each in ID_OPERATIONS))
+        grant(both, *(("TransactionalId", f"x-{operation}", "All") for operation in ID_OPERATIONS))
         create = [
-            case("init_producer_id", "to prepare", transactional_id=f"x-{each}", transaction_timeout_ms=60_000)
-            for each in ID_OPERATIONS
+            case("init_producer_id", "to prepare", transactional_id=f"x-{operation}", transaction_timeout_ms=60_000)
+            for operation in ID_OPERATIONS
         ]
         find = [case("find_coordinator", "to prepare", key="x-All", key_type=1)]
         wait_for(both, find + create, lambda response: not response.error_code)
-        grant(both, *(("TransactionalId", f"x-{each}", each) for each in ID_OPERATIONS))
+        grant(both, *(("TransactionalId", f"x-{operation}", operation) for operation in ID_OPERATIONS))
         cases = [case("list_transactions", "all", state_filters=[], producer_id_filters=[])]
-        cases += [case("describe_transactions", each, transactional_ids=[f"x-{each}"]) for each in ID_OPERATIONS]
-        assert {registry.api_of(type(each.request)).name for each in cases} == NEWER_THAN_2_8
+        cases += [
+            case("describe_transactions", operation, transactional_ids=[f"x-{operation}"])
+            for operation in ID_OPERATIONS
+        ]
+        assert {registry.api_of(type(case.request)).name for case in cases} == NEWER_THAN_2_8
         assert_same_verdicts(both, cases)
 
 
@@ -466,9 +469,11 @@ def test_every_version_of_every_api_is_in_the_matrix() -> None:
     cases = [*topic_cases("t"), *group_cases("g"), *transactional_id_cases("x"), *cluster_cases("c")]
     cases += repeated_creations() + deletions()
     tried = {
-        (registry.api_of(type(each.request)).name, each.version) for case in cases for each in in_every_version(case)
+        (registry.api_of(type(request.request)).name, request.version)
+        for case in cases
+        for request in in_every_version(case)
     }
     served = {(api.name, version) for api in registry.all_apis().values() for version in api.served}
     left_out = WITHOUT_PERMISSION | DELEGATION_TOKENS | NEWER_THAN_2_8
-    assert {each for each in served - tried if each[0] not in left_out} == APACHE_FAILS
-    assert not {each for each in tried if each[0] in left_out}
+    assert {version for version in served - tried if version[0] not in left_out} == APACHE_FAILS
+    assert not {version for version in tried if version[0] in left_out}

@@ -127,12 +127,12 @@ async def create_tokens(address: str) -> list[bytes]:
     """One of each version, of the user `owner`; returns when all of them are known."""
     async with logged_in(address, "owner") as owner:
         created = [await owner.create(version) for version in VERSIONS["create"]]
-        assert {each.error_code for each in created} == {0}
+        assert {token.error_code for token in created} == {0}
         for _ in range(600):
             if await owner.describe(None, 2) == (0, ["owner"] * len(created)):
                 break
             await asyncio.sleep(0.05)
-    return [each.hmac for each in created]
+    return [token.hmac for token in created]
 
 
 async def verdicts(address: str, hmacs: list[bytes], users: Sequence[str]) -> dict[str, Any]:

@@ -90,7 +90,9 @@ class Cluster:
         values: list[str] = []
         deadline = time.monotonic() + DEADLINE_S
         while len(values) < self.sent and time.monotonic() < deadline:
-            values += [(each.value() or b"").decode() for each in consumer.consume(1000, 1) if each.error() is None]
+            values += [
+                (message.value() or b"").decode() for message in consumer.consume(1000, 1) if message.error() is None
+            ]
         consumer.close()
         return values
 

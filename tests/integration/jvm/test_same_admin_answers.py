@@ -679,7 +679,7 @@ def test_the_same_logs_are_described_for_no_topics_all_topics_and_no_partitions(
         for name, request in (("no topics", NO_TOPICS), ("all", ALL_TOPICS), ("no partitions", NO_PARTITIONS))
         for v in range(3)
     ]
-    for each in brokers.call([Case("create", create(topic("logged"))), *described])[1:]:
+    for answer in brokers.call([Case("create", create(topic("logged"))), *described])[1:]:
         apache, ours = (
             {
                 (described_topic.name, partition.partition_index)
@@ -687,12 +687,12 @@ def test_the_same_logs_are_described_for_no_topics_all_topics_and_no_partitions(
                 for described_topic in result.topics
                 for partition in described_topic.partitions
             }
-            for response in (each.apache, each.ours)
+            for response in (answer.apache, answer.ours)
         )
         # Apache Kafka 2.8 also names all other topics, without partitions; ours, as later versions, does not.
-        assert ours == apache, each.case.name
-        assert (("logged", 0) in ours) == ("all" in each.case.name)
-        assert all(described_topic.partitions for result in each.ours.results for described_topic in result.topics)
+        assert ours == apache, answer.case.name
+        assert (("logged", 0) in ours) == ("all" in answer.case.name)
+        assert all(described_topic.partitions for result in answer.ours.results for described_topic in result.topics)
 
 
 # Groups with commits in an open transaction.
@@ -715,7 +715,7 @@ def new_producer(brokers: SideBySide) -> dict[str, Any]:
     deadline_s = time.monotonic() + 60
     while True:
         found = brokers.call(waiting)
-        if all([getattr(each, who).error_code for each in found] == ready for who in (APACHE, OURS)):
+        if all([getattr(answer, who).error_code for answer in found] == ready for who in (APACHE, OURS)):
             break
         assert time.monotonic() < deadline_s, found
     init = init_producer_id.InitProducerIdRequest(transactional_id=TRANSACTIONAL_ID, transaction_timeout_ms=60_000)
@@ -764,7 +764,7 @@ def test_groups_with_commits_in_an_open_transaction_are_known_alike(brokers: Sid
         [*before, described, *without_offsets, group_deleted, described, deleted, group_deleted, ended]
     )
     assert_same(responses)
-    assert [each.ours.error_code for each in responses if each.case is deleted] == [69, 0, 0, 69]
+    assert [response.ours.error_code for response in responses if response.case is deleted] == [69, 0, 0, 69]
 
 
 LOGGERS_WITHOUT_COUNTERPART = frozenset(

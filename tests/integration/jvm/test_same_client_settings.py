@@ -73,7 +73,7 @@ def test_table_has_every_property_of_the_clients_and_validates_as_they_do(versio
 
 
 def test_table_has_no_property_that_neither_version_has() -> None:
-    theirs = {each for version in VERSIONS for each in answers(version, ["names"])[0].split()}
+    theirs = {word for version in VERSIONS for word in answers(version, ["names"])[0].split()}
     ours = {f"{client}:{name}" for name, declared in PROPERTIES.items() for client in declared.clients}
     # Of the versions between the two: removed in 4.0.
     assert ours - theirs == {f"{client}:auto.include.jmx.reporter" for client in "ACP"}

@@ -140,8 +140,8 @@ def _clean(bootstrap: str, logs_dir: Path, ends: dict[str, list[list[int]]]) -> 
             for isolation in ("read_uncommitted", "read_committed")
             for (topic, partition), seen in _read(bootstrap, isolation, partitions).items()
         },
-        batches={each: list(_batches(logs_dir / f"{each[0]}-{each[1]}")) for each in partitions},
-        aborted={each: _aborted(logs_dir / f"{each[0]}-{each[1]}") for each in partitions},
+        batches={partition: list(_batches(logs_dir / f"{partition[0]}-{partition[1]}")) for partition in partitions},
+        aborted={partition: _aborted(logs_dir / f"{partition[0]}-{partition[1]}") for partition in partitions},
     )
 
 
@@ -183,7 +183,7 @@ def _aborted(folder: Path) -> list[AbortedTransaction]:
 
 def _read(bootstrap: str, isolation: str, partitions: list[tuple[str, int]]) -> dict[tuple[str, int], Seen]:
     """The records that a reader gets of each partition from its start to its end."""
-    seen: dict[tuple[str, int], Seen] = {each: [] for each in partitions}
+    seen: dict[tuple[str, int], Seen] = {partition: [] for partition in partitions}
     ended: set[tuple[str, int]] = set()
     consumer = Consumer(
         {
@@ -231,11 +231,12 @@ def _check_input_coverage(cleaned: Cleaned) -> None:
     )
     assert any(cleaned.aborted.values()), "no aborted transaction is left"
     uncommitted, committed = (
-        sum(len(seen) for (_, _, each), seen in cleaned.readers.items() if each == isolation)
+        sum(len(seen) for (_, _, reader), seen in cleaned.readers.items() if reader == isolation)
         for isolation in ("read_uncommitted", "read_committed")
     )
     assert committed < uncommitted
     at_once, late = (
-        sum(len(seen) for (each, _, _), seen in cleaned.readers.items() if each == topic) for topic in (AT_ONCE, LATE)
+        sum(len(seen) for (reader, _, _), seen in cleaned.readers.items() if reader == topic)
+        for topic in (AT_ONCE, LATE)
     )
     assert at_once < late, "tombstones went as early as they could in both topics"

@@ -289,7 +289,7 @@ def comparable(text: str) -> str:
 
 def assert_same(ours: list[str], theirs: list[str]) -> None:
     differences = [
-        f"{one}\n--- Apache Kafka:\n{other}" for one, other in zip(ours, theirs, strict=True) if one != other
+        f"{own}\n--- Apache Kafka:\n{other}" for own, other in zip(ours, theirs, strict=True) if own != other
     ]
     assert not differences, "\n" + "\n\n".join(differences)
 

@@ -58,11 +58,11 @@ def kctl(bootstrap: str, line: str) -> str:
 def acls(bootstrap: str) -> list[str]:
     """Operation and resource of all ACLs, as the broker at this address has them."""
     listed = json.loads(kctl(bootstrap, "acls list --format json"))
-    return sorted(f"{each['operation']} {each['pattern_type']} {each['resource_name']}" for each in listed)
+    return sorted(f"{acl['operation']} {acl['pattern_type']} {acl['resource_name']}" for acl in listed)
 
 
 def wait_for_acls(cluster: Cluster, expected: list[str]) -> None:
-    probe.wait_until(lambda: all(acls(each) == expected for each in cluster), what=str(expected), timeout_s=60)
+    probe.wait_until(lambda: all(acls(broker) == expected for broker in cluster), what=str(expected), timeout_s=60)
 
 
 def test_acls_of_both_brokers_are_those_of_the_cluster(cluster: Cluster, tmp_path: Path) -> None:
@@ -85,12 +85,12 @@ def test_acls_of_both_brokers_are_those_of_the_cluster(cluster: Cluster, tmp_pat
 
     # Removing one of three through the other broker leaves the rest (CVE-2024-27309).
     kctl(cluster.apache, "acls remove --topic orders --operation write --yes")
-    wait_for_acls(cluster, [each for each in everything if not each.startswith("Write")])
+    wait_for_acls(cluster, [acl for acl in everything if not acl.startswith("Write")])
 
     document = tmp_path / "acls.json"
     document.write_text(kctl(cluster.ours, "acls export"))
     kctl(cluster.ours, "acls remove --any-resource --deny User:eve --yes")
     wait_for_acls(cluster, ["Delete Literal orders", "Read Literal orders"])
     kctl(cluster.apache, f"acls apply {document} --yes")
-    wait_for_acls(cluster, [each for each in everything if not each.startswith("Write")])
+    wait_for_acls(cluster, [acl for acl in everything if not acl.startswith("Write")])
     kctl(cluster.ours, f"acls apply {document} --check")

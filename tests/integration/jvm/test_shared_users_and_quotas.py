@@ -141,14 +141,16 @@ async def create_topic(cluster: Cluster) -> None:
         name=TOPIC,
         num_partitions=-1,
         replication_factor=-1,
-        assignments=[CreatableReplicaAssignment(partition_index=each, broker_ids=[each]) for each in IDS.values()],
+        assignments=[
+            CreatableReplicaAssignment(partition_index=broker_id, broker_ids=[broker_id]) for broker_id in IDS.values()
+        ],
         configs=[],
     )
     codes: set[int] = set()
     for who in BOTH:  # only the controller creates it
         async with cluster.connected(who, ADMIN) as admin:
             created = await admin.send(CreateTopicsRequest(topics=[topic], timeout_ms=30_000), CreateTopicsResponse)
-            codes |= {each.error_code for each in created.topics}
+            codes |= {topic.error_code for topic in created.topics}
     assert 0 in codes
     for who in BOTH:
         async with cluster.connected(who, ADMIN) as admin:
@@ -157,7 +159,7 @@ async def create_topic(cluster: Cluster) -> None:
 
 async def has_leaders(connection: AsyncioConnection) -> bool:
     response = await connection.send(MetadataRequest(topics=None), MetadataResponse, version=7)
-    return any(sorted(each.leader_id for each in topic.partitions) == [0, 1] for topic in response.topics)
+    return any(sorted(partition.leader_id for partition in topic.partitions) == [0, 1] for topic in response.topics)
 
 
 async def until(is_true, what: str) -> None:  # type: ignore[no-untyped-def]  # an async function without arguments
@@ -204,11 +206,11 @@ def test_acls_that_one_broker_is_told_decide_at_both(cluster: Cluster, told: str
         await until_both_answer(cluster, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         async with cluster.connected(told, ADMIN) as admin:
             created = await admin.send(CreateAclsRequest(creations=[acl]), CreateAclsResponse, version=1)
-            assert [each.error_code for each in created.results] == [0]
+            assert [result.error_code for result in created.results] == [0]
         await until_both_answer(cluster, ErrorCode.NONE)
         async with cluster.connected(OTHER[told], ADMIN) as admin:
             deleted = await admin.send(DeleteAclsRequest(filters=[chosen]), DeleteAclsResponse, version=1)
-            assert [len(each.matching_acls) for each in deleted.filter_results] == [1]
+            assert [len(result.matching_acls) for result in deleted.filter_results] == [1]
         await until_both_answer(cluster, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
     asyncio.run(main())
@@ -220,7 +222,7 @@ async def alter_quota(cluster: Cluster, told: str, value: float | None) -> None:
     request = AlterClientQuotasRequest(entries=[RequestEntryData(entity=entity, ops=[operation])], validate_only=False)
     async with cluster.connected(told, ADMIN) as admin:
         response = await admin.send(request, AlterClientQuotasResponse, version=0)
-    assert [each.error_code for each in response.entries] == [0]
+    assert [entry.error_code for entry in response.entries] == [0]
 
 
 @pytest.mark.parametrize("told", BOTH)

@@ -155,9 +155,9 @@ def code_for(address: str, choice: bytes) -> int:
     context = gssapi.SecurityContext(name=name, usage="initiate")
     ticket = context.step()
     with connected(address) as sock, connected(address) as other:
-        for each in (sock, other):
-            each.sendall(request(17, 1, struct.pack(">h", 6) + b"GSSAPI"))
-            receive_frame(each)
+        for opened in (sock, other):
+            opened.sendall(request(17, 1, struct.pack(">h", 6) + b"GSSAPI"))
+            receive_frame(opened)
         context.step(authenticate(sock, ticket)[1])
         assert authenticate(other, ticket)[0] == 58
         assert context.unwrap(authenticate(sock, b"")[1]).message == NO_LAYER

@@ -110,7 +110,9 @@ def in_sync(admin: AdminClient) -> bool:
     with contextlib.suppress(Exception):
         found = admin.list_topics(TOPIC, timeout=5)
         partitions = found.topics[TOPIC].partitions.values()
-        return len(found.brokers) == 3 and all(len(one.isrs) == 3 and one.leader >= 0 for one in partitions)
+        return len(found.brokers) == 3 and all(
+            len(partition.isrs) == 3 and partition.leader >= 0 for partition in partitions
+        )
     return False
 
 
@@ -180,13 +182,13 @@ def test_no_acknowledged_record_is_lost(cluster: Cluster) -> None:
     found: set[str] = set()
 
     def has_read_all() -> bool:
-        values = (one.value() for one in consumer.consume(1_000, 0.5) if not one.error())
+        values = (message.value() for message in consumer.consume(1_000, 0.5) if not message.error())
         found.update(value.decode() for value in values if value is not None)
         return found >= acknowledged
 
     eventually("all acknowledged records are read", has_read_all)
     consumer.close()
-    assert any(one.startswith("plain") for one in acknowledged)
-    assert any(one.startswith("secure") for one in acknowledged)
+    assert any(value.startswith("plain") for value in acknowledged)
+    assert any(value.startswith("secure") for value in acknowledged)
     assert not any(accepts(address) for address in cluster.plain)
     assert SECRET not in "".join(process.log_text for process in cluster.processes.values())

@@ -86,7 +86,7 @@ class Planted:
         resource = DescribeConfigsResource(resource_type=resource_type, resource_name="0", configuration_keys=None)
         request = DescribeConfigsRequest(resources=[resource], include_synonyms=True, include_documentation=True)
         (described,) = self.call(client, request, DescribeConfigsResponse, 4).results
-        return [each.name for each in described.configs]
+        return [config.name for config in described.configs]
 
 
 @pytest.fixture(scope="module")
@@ -242,5 +242,5 @@ def test_malformed_znodes_are_reported_without_their_secrets(planted: Planted) -
         zookeeper.close()
     log = planted.broker.process
     reported = ("mallory", "oscar", "some-id")
-    wait_until(lambda: all(each in log.log_text for each in reported), what=f"lines about {reported}", timeout_s=60)
+    wait_until(lambda: all(text in log.log_text for text in reported), what=f"lines about {reported}", timeout_s=60)
     assert_nothing_is_disclosed(planted)

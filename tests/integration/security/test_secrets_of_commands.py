@@ -172,7 +172,7 @@ def test_bundles_do_not_disclose_the_properties_of_the_broker(planted: Planted, 
     assert ran.returncode == 0, ran.stderr
     assert_discloses_nothing("output", ran.stdout + ran.stderr)
     with tarfile.open(archive) as members:
-        texts = {each.name: members.extractfile(each).read().decode(errors="replace") for each in members}  # type: ignore[union-attr]
+        texts = {member.name: members.extractfile(member).read().decode(errors="replace") for member in members}  # type: ignore[union-attr]
     assert any("other.log" in name for name in texts)
     for name, text in texts.items():
         assert_discloses_nothing(name, name + "\n" + text)

@@ -128,7 +128,7 @@ def test_brokers_of_a_secure_cluster_replicate_and_refuse_others(tmp_path: Path)
 
         stopped = kctl("cluster", "stop", *where, "--format", "json")
         assert stopped.returncode == 0, stopped.stderr
-        assert [one["state"] for one in json.loads(stopped.stdout)] == ["stopped"] * 3
+        assert [document["state"] for document in json.loads(stopped.stdout)] == ["stopped"] * 3
         again = kctl("cluster", "start", *where)
         assert again.returncode == 0, again.stderr
         consumed = kctl("consume", "orders", "--command-config", str(config), "--format", "jsonl")

@@ -30,7 +30,7 @@ sink = {"path": f"{scratch}/rows", "checkpointLocation": f"{scratch}/checkpoint"
 
 
 def schema_of(frame: DataFrame) -> str:
-    return ",".join(f"{one.name} {one.dataType.simpleString()}" for one in frame.schema)
+    return ",".join(f"{field.name} {field.dataType.simpleString()}" for field in frame.schema)
 
 
 def rows_of(frame: DataFrame) -> list[Any]:

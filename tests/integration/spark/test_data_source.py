@@ -20,7 +20,7 @@ from tests.integration.spark.test_export import LOCAL, MakeTopic
 
 def read(options: dict[str, str]) -> list[dict[str, Any]]:
     reader = TopicReader(source_of(options))
-    return [row for one in reader.partitions() for batch in reader.read(one) for row in batch.to_pylist()]
+    return [row for partition in reader.partitions() for batch in reader.read(partition) for row in batch.to_pylist()]
 
 
 @LOCAL

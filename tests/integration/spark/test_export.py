@@ -57,7 +57,11 @@ def test_two_increments_hold_the_records_of_every_codec(bootstrap: str, make_top
     second = export(topic, tmp_path, "--include-headers")
     assert_exact(topic, tmp_path)
     assert (first["records"], second["records"]) == (3000, 500)
-    assert [(one["start"], one["end"]) for one in second["partitions"]] == [(1000, 1167), (1000, 1167), (1000, 1166)]
+    assert [(partition["start"], partition["end"]) for partition in second["partitions"]] == [
+        (1000, 1167),
+        (1000, 1167),
+        (1000, 1166),
+    ]
     nothing = export(topic, tmp_path, "--include-headers")
     assert (nothing["batches"], nothing["records"], nothing["app_id"]) == ([], 0, None)
 
@@ -77,7 +81,7 @@ def test_spark_reads_the_folder_and_the_topic_as_its_kafka_source_would(
     schema.write_text(json.dumps({"type": "object", "properties": {"id": {"type": "integer"}, "price": price}}))
     events = make_topic(kctl_bootstrap, 1, suffix="-events")
     values = [b'{"id": 7, "price": {"amount": 1.50}}', b'[{"a": "\xc3\xa9"}, 1e1]', b"null", None, b"", b"2"]
-    events.produce({"value": one, "key": b"7" if one == b"2" else None} for one in values)
+    events.produce({"value": value, "key": b"7" if value == b"2" else None} for value in values)
     export(events, tmp_path / "variants", "--value", "variant", "--key", "variant", "--on-bad-record", "dead-letter")
     with subprocess.Popen(
         [*QUERIES, str(target), kctl_bootstrap, topic.name, orders.name, str(schema), str(tmp_path)],
@@ -134,7 +138,7 @@ def test_a_driver_killed_in_the_middle_is_finished_by_the_next_run(
     assert not list(tmp_path.glob("_kctl/commits/*.json"))
     topic.produce(entries(600, tag="later", partitions=6))
     document = export(topic, tmp_path)
-    assert {one["status"] for one in document["partitions"]} == {"recovered", "exported"}
+    assert {partition["status"] for partition in document["partitions"]} == {"recovered", "exported"}
     rows = read_rows(tmp_path, topics=[topic.name])
     assert [row[:5] for row in rows] == sorted(row[:5] for row in topic.rows)
     assert not list(tmp_path.rglob(".*.tmp"))
@@ -229,7 +233,9 @@ def test_a_dry_run_plans_without_touching_anything(bootstrap: str, make_topic: M
     topic.produce(entries(20, partitions=2))
     document = export(topic, tmp_path / "new", "--dry-run")
     assert document["dry_run"]
-    assert [(one["start"], one["end"], one["records"]) for one in document["partitions"]] == [(0, 10, None)] * 2
+    assert [(partition["start"], partition["end"], partition["records"]) for partition in document["partitions"]] == [
+        (0, 10, None)
+    ] * 2
     assert not (tmp_path / "new").exists()
 
 
@@ -239,7 +245,7 @@ def test_export_starts_at_a_time_and_takes_selected_partitions(
     topic = make_topic(bootstrap, 3)
     topic.produce(entries(300))
     document = export(topic, tmp_path, "--dry-run", "--from", "@1700000000150", "--partitions", "0,2")
-    assert [(one["partition"], one["start"], one["end"]) for one in document["partitions"]] == [
+    assert [(partition["partition"], partition["start"], partition["end"]) for partition in document["partitions"]] == [
         (0, 50, 100),
         (2, 50, 100),
     ]

@@ -47,7 +47,7 @@ def test_small_partitions_share_a_file(kctl_bootstrap: str, make_topic: MakeTopi
     topic = filled(make_topic, kctl_bootstrap, 20, 1000)
     document = export(topic, tmp_path)
     assert (document["records"], document["files"], len(document["partitions"])) == (1000, 1, 20)
-    assert [one["records"] for one in document["partitions"]] == [50] * 20
+    assert [partition["records"] for partition in document["partitions"]] == [50] * 20
     assert document["bytes_out"] == sum(path.stat().st_size for path in tmp_path.rglob("*.parquet"))
     assert_exact(topic, tmp_path)
 
@@ -173,7 +173,7 @@ def test_a_dry_run_of_a_folder_without_its_log_is_refused(
         assert "--adopt" in output
     topic.produce({"value": b"later", "partition": 0} for _ in range(5))
     document = export(topic, tmp_path / "copy", "--adopt")
-    rows = [(one["status"], one["records"]) for one in document["partitions"]]
+    rows = [(partition["status"], partition["records"]) for partition in document["partitions"]]
     # The partition without new records gets a leader epoch, which its files do not have.
     assert rows == [("adopted", 50), ("adopted", 50), ("exported", 5), ("exported", 0)]
     assert_exact(topic, tmp_path / "copy")
@@ -205,16 +205,16 @@ def test_a_following_export_continues_after_errors_adds_topics_and_ends_after_a_
             plans.unlink()
             away.rename(plans)
         added = Topic(kctl_bootstrap, f"{topic.name}-added", 2, "local")
-        for one in (topic, added):
-            one.produce({"value": b"later", "partition": n % 2} for n in range(50))
+        for exported in (topic, added):
+            exported.produce({"value": b"later", "partition": n % 2} for n in range(50))
         wait_for("kctl_export_records_total", 200)
         process.send_signal(signal.SIGTERM)
         printed, output = process.communicate(timeout=RUN_TIMEOUT_S)
     assert process.returncode == 0, output
     assert sum(json.loads(line)["records"] for line in printed.splitlines()) == 200
     assert "the next round starts in 1 s" in output
-    for one in (topic, added):
-        assert_exact(one, tmp_path / "out" / one.name)
+    for exported in (topic, added):
+        assert_exact(exported, tmp_path / "out" / exported.name)
 
 
 @contextlib.contextmanager
@@ -235,5 +235,5 @@ def metric(port: int, name: str) -> float:
             text = response.read().decode()
     except OSError:
         return -1
-    found = [one.samples for one in text_string_to_metric_families(text)]
+    found = [family.samples for family in text_string_to_metric_families(text)]
     return sum(sample.value for samples in found for sample in samples if sample.name == name)

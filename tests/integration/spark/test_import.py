@@ -170,7 +170,7 @@ def test_headers_are_imported_as_far_as_the_export_has_them(
         assert main(words) == 0
         assert f"headers are imported as far as the export has them ({form})" in capsys.readouterr().err
         export(restored, tmp_path / name, "--include-headers")
-        assert [row[5] for row in read_rows(tmp_path / name, topics=[name])] == [tuple(one) for one in expected]
+        assert [row[5] for row in read_rows(tmp_path / name, topics=[name])] == [tuple(headers) for headers in expected]
 
 
 @LOCAL
@@ -188,7 +188,8 @@ def test_variants_are_imported_as_json(kctl_bootstrap: str, make_topic: MakeTopi
     export(restored, tmp_path / "second")
     texts = {values[0]: b'{"a":2.0,"b":[1.50,null]}', b'{"k": 1}': b'{"k":1}'}
     expected = [
-        tuple(texts.get(one, one) if isinstance(one, bytes) else one for one in row) for row in contents(source.rows)
+        tuple(texts.get(cell, cell) if isinstance(cell, bytes) else cell for cell in row)
+        for row in contents(source.rows)
     ]
     assert contents(read_rows(tmp_path / "second", topics=[restored.name])) == expected
 

@@ -117,7 +117,7 @@ def test_a_killed_export_to_s3_is_finished_by_the_next_run(kctl_bootstrap: str, 
     assert files.names("_kctl/commits") == []
     append(topic, 300)
     document = export(topic, target)
-    assert {one["status"] for one in document["partitions"]} == {"recovered", "exported"}
+    assert {partition["status"] for partition in document["partitions"]} == {"recovered", "exported"}
     assert_exact(topic, files)
 
 

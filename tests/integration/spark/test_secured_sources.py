@@ -77,7 +77,7 @@ def source(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
             future.result(TIMEOUT_S)
         admin.create_topics([NewTopic("orders", PARTITIONS, 1)])["orders"].result(TIMEOUT_S)
         has_leaders = lambda: all(  # noqa: E731
-            one.leader >= 0 for one in admin.list_topics("orders").topics["orders"].partitions.values()
+            partition.leader >= 0 for partition in admin.list_topics("orders").topics["orders"].partitions.values()
         )
         wait_until(has_leaders, what="leaders of orders", timeout_s=TIMEOUT_S)
         produce(plaintext)

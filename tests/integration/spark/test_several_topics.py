@@ -37,7 +37,7 @@ def test_topics_that_cannot_be_planned_do_not_stop_the_others(
 
     status, document, output = run_export(good, tmp_path, losing.name, "no-such-topic")
     assert status == 1
-    assert [one["topic"] for one in document["failed"]] == ["no-such-topic", losing.name]
+    assert [failure["topic"] for failure in document["failed"]] == ["no-such-topic", losing.name]
     assert f"topic {losing.name} is not exported completely: {losing.name}-0: offsets 3 to 3 are gone" in output
     assert "topic no-such-topic is not exported completely: topic no-such-topic does not exist" in output
     assert {row["topic"] for row in document["partitions"]} == {good.name}

@@ -32,16 +32,22 @@ def test_committed_records_of_a_range_are_profiled(
         return capsys.readouterr().out
 
     found = json.loads(profile("--format", "json"))
-    assert [(one["partition"], one["records"]) for one in found["partitions"]] == [(0, 200), (1, 200), (2, 0)]
+    assert [(partition["partition"], partition["records"]) for partition in found["partitions"]] == [
+        (0, 200),
+        (1, 200),
+        (2, 0),
+    ]
     assert (found["records"], found["null_values"], found["keys"]["distinct"]) == (400, 100, 5)
     assert found["keys"]["in_several_partitions"] == 5
-    assert [one["records"] for one in found["keys"]["top"]] == [80] * 5
-    assert [(one["field"], one["values"]) for one in found["values"]["fields"]] == [("n", 300)]
+    assert [key["records"] for key in found["keys"]["top"]] == [80] * 5
+    assert [(field["field"], field["values"]) for field in found["values"]["fields"]] == [("n", 300)]
 
     uncommitted = json.loads(profile("--format", "json", "--isolation-level", "read_uncommitted"))
     assert uncommitted["records"] == 410
     part = json.loads(profile("--format", "json", "--partitions", "1", "--from", "50", "--until", "60"))
-    assert [(one["start"], one["end"], one["records"]) for one in part["partitions"]] == [(50, 60, 10)]
+    assert [(partition["start"], partition["end"], partition["records"]) for partition in part["partitions"]] == [
+        (50, 60, 10)
+    ]
     assert "VALUE-BYTES" in profile("--format", "table")
     assert len(profile("--format", "plain").splitlines()) == 3
     assert len(profile("--format", "csv").splitlines()) == 4

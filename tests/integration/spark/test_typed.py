@@ -58,12 +58,12 @@ def test_versions_of_an_avro_schema_are_one_table(
     topic = make_topic(kctl_bootstrap, 1)
     options = ("--table", kind, "--value", "avro", "--schema-registry", registry.url)
     first: list[dict[str, Any]] = [{"id": n, "who": f"w{n}"} for n in range(3)]
-    topic.produce({"value": one} for one in serialized(registry, topic, FIRST, first))
+    topic.produce({"value": value} for value in serialized(registry, topic, FIRST, first))
     export(topic, tmp_path, *options)
     second: list[dict[str, Any]] = [
         {"id": n, "who": f"w{n}", "price": None if n == 4 else Decimal(n) / 4} for n in range(3, 6)
     ]
-    topic.produce({"value": one} for one in serialized(registry, topic, SECOND, second))
+    topic.produce({"value": value} for value in serialized(registry, topic, SECOND, second))
     topic.produce([{"value": b"\0\0\0\1\0x"}, {"value": None}])
     status, document, output = run_export(topic, tmp_path, *options)
     assert (status, document["error"]["code"]) == (3, "BAD_RECORDS")
@@ -77,7 +77,7 @@ def test_versions_of_an_avro_schema_are_one_table(
         connection.register("exported", read(tmp_path, topic.name, kind))
         query = 'select "offset", value.id, value.who, value.price::double from exported order by 1'
         rows = connection.sql(query).fetchall()
-    expected = [(one["id"], one["id"], one["who"], price_of(one)) for one in [*first, *second]]
+    expected = [(order["id"], order["id"], order["who"], price_of(order)) for order in [*first, *second]]
     assert rows == [*expected, (7, None, None, None)]
 
 

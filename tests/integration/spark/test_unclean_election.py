@@ -96,7 +96,7 @@ def test_an_unclean_election_is_noticed_and_all_records_are_exported(tmp_path: P
             status, rows, output = run(racks, "tables", "verify", "orders", target)
             assert status == 0, (table, output)
             assert f"offsets {SHARED} to {SHARED + LOST - 1}" in output, (table, output)
-            assert [one["topic_records"] for one in rows if one["status"] == "equal"] in ([NEW], [SHARED, NEW]), table
+            assert [row["topic_records"] for row in rows if row["status"] == "equal"] in ([NEW], [SHARED, NEW]), table
             assert run(racks, *words[table])[1]["records"] == 0, table
         with pytest.raises(DataLoss, match=f"offsets {SHARED} to {SHARED + LOST - 1}"):
             stream(racks).partitions(read_end, stream(racks).latestOffset())

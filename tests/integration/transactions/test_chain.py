@@ -166,8 +166,8 @@ def test_chain_of_five_copies_exactly_once_while_copiers_and_brokers_are_killed(
     chance = random.Random(5)
     topics = [f"chain-{number}" for number in range(COPIERS + 1)]
     with kctl_cluster(tmp_path / "cluster", PROPERTIES), closing(Brokers(tmp_path / "cluster")) as brokers:
-        for each in topics:
-            brokers.create_topic(each)
+        for topic in topics:
+            brokers.create_topic(topic)
         transact(producer(brokers.bootstrap, topics[0]), topics[0], VALUES)
         versions = itertools.cycle([OLDEST_JUDGE, TOOLS_FOR_NEWEST])
         copiers = [
@@ -192,8 +192,8 @@ def test_chain_of_five_copies_exactly_once_while_copiers_and_brokers_are_killed(
             for copier in copiers:
                 copier.kill()
         assert interrupted >= ROUNDS // 3, "the copiers were running when they were killed"
-        for each in topics[1:]:
-            assert read(brokers.bootstrap, each) == VALUES, "each once, none lost"
+        for topic in topics[1:]:
+            assert read(brokers.bootstrap, topic) == VALUES, "each once, none lost"
 
 
 def _wait_for_more(brokers: Brokers, copiers: list[Copier]) -> None:

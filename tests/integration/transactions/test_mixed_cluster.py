@@ -87,7 +87,7 @@ class Cluster:
     def wait_for_leaders(self, expected: dict[int, int]) -> None:
         names = (TOPIC, STATE, OFFSETS)
         wait_until(
-            lambda: all(self._partitions(name, lambda each: each.leader) == expected for name in names),
+            lambda: all(self._partitions(name, lambda partition: partition.leader) == expected for name in names),
             what=f"the leaders {expected}",
             timeout_s=2 * TIMEOUT_S,
         )
@@ -110,7 +110,9 @@ class Cluster:
     def _wait_for_in_sync(self) -> None:
         names = (TOPIC, STATE, OFFSETS)
         wait_until(
-            lambda: all(set(self._partitions(name, lambda each: len(each.isrs)).values()) == {2} for name in names),
+            lambda: all(
+                set(self._partitions(name, lambda partition: len(partition.isrs)).values()) == {2} for name in names
+            ),
             what="all replicas in sync",
             timeout_s=2 * TIMEOUT_S,
         )
@@ -196,7 +198,7 @@ def the_other_takes_over(cluster: Cluster, go: Callable[[], None], come_back: Ca
     """Open transactions and pending group offsets move to the other coordinator, which completes them."""
     ids = [id_of(state_partition, tag) for state_partition in (0, 1)]
     consumer = reader_of(cluster.bootstrap, tag, TOPIC, len(cluster.kept))
-    producers = [producer(cluster.bootstrap, each) for each in ids]
+    producers = [producer(cluster.bootstrap, id_) for id_ in ids]
     for number, made in enumerate(producers):
         cluster.transact(made, values(f"{tag}-before-{number}"))
     for number, made in enumerate(producers):

@@ -82,9 +82,9 @@ class MovingCluster(FakeCluster):
 
     def _metadata(self, broker: int, request: Any) -> Any:
         response = super()._metadata(broker, request)
-        response.brokers = [one for one in response.brokers if one.node_id not in self.away]
-        for one in response.brokers:
-            one.rack = self.racks.get(one.node_id)
+        response.brokers = [broker for broker in response.brokers if broker.node_id not in self.away]
+        for described_broker in response.brokers:
+            described_broker.rack = self.racks.get(described_broker.node_id)
         return response
 
     def _topic_metadata(self, name: str) -> Any:
@@ -104,7 +104,7 @@ class MovingCluster(FakeCluster):
                     leader_epoch=0,
                     replica_nodes=self._held_by(tp),
                     isr_nodes=self.isr[tp],
-                    offline_replicas=[one for one in self.replicas[tp] if one in self.away],
+                    offline_replicas=[replica for replica in self.replicas[tp] if replica in self.away],
                 )
                 for tp in tps
             ],
@@ -134,8 +134,8 @@ class MovingCluster(FakeCluster):
                 list_partition_reassignments.OngoingPartitionReassignment(
                     partition_index=tp.partition,
                     replicas=self._held_by(tp),
-                    adding_replicas=[one for one in target if one not in origin],
-                    removing_replicas=[one for one in origin if one not in target],
+                    adding_replicas=[replica for replica in target if replica not in origin],
+                    removing_replicas=[replica for replica in origin if replica not in target],
                 )
             )
         return list_partition_reassignments.ListPartitionReassignmentsResponse(
@@ -153,7 +153,7 @@ class MovingCluster(FakeCluster):
                 held, (_, before) = self._held_by(tp), self.moving.pop(tp)
                 self.replicas[tp] = [replica for replica in held if replica in before]
                 return 0
-            if any(one not in range(len(self.ports)) for one in target):
+            if any(replica not in range(len(self.ports)) for replica in target):
                 return INVALID_ASSIGNMENT
             origin = self.moving[tp][1] if tp in self.moving else self.replicas[tp]
             if tp in self.moving and sorted(origin) == sorted(target):
@@ -170,10 +170,10 @@ class MovingCluster(FakeCluster):
                     name=topic.name,
                     partitions=[
                         alter_partition_reassignments.ReassignablePartitionResponse(
-                            partition_index=one.partition_index,
-                            error_code=alter(TopicPartition(topic.name, one.partition_index), one.replicas),
+                            partition_index=partition.partition_index,
+                            error_code=alter(TopicPartition(topic.name, partition.partition_index), partition.replicas),
                         )
-                        for one in topic.partitions
+                        for partition in topic.partitions
                     ],
                 )
                 for topic in request.topics
@@ -191,7 +191,7 @@ class MovingCluster(FakeCluster):
                 return NOT_NEEDED
             if request.election_type == 0 and preferred not in self.isr[tp]:
                 return 80
-            self.leaders[tp] = next(one for one in self.replicas[tp] if one not in self.away)
+            self.leaders[tp] = next(replica for replica in self.replicas[tp] if replica not in self.away)
             return 0
 
         named = request.topic_partitions
@@ -247,7 +247,7 @@ class MovingCluster(FakeCluster):
                     error_code=code,
                     resource_type=kind,
                     resource_name=name,
-                    configs=[one for one in configs if expected is None or one.name in expected],
+                    configs=[config for config in configs if expected is None or config.name in expected],
                 )
             )
         return describe_configs.DescribeConfigsResponse(results=results)

@@ -41,7 +41,7 @@ def test_rates_are_differences_of_offsets_over_the_elapsed_time() -> None:
     seen = activity(old, new)
     assert seen.elapsed_ms == 2_000
     assert seen.partitions[0].records_per_s == 100
-    assert [one.records_per_s for one in seen.brokers] == [100, 0, 0]
+    assert [broker.records_per_s for broker in seen.brokers] == [100, 0, 0]
     [topic] = seen.topics
     assert (topic.records_per_s, topic.size_bytes, topic.growth_bytes_per_s) == (100, 4_000, -500)
 
@@ -50,7 +50,7 @@ def test_a_first_sample_has_no_rates() -> None:
     seen = activity(None, ClusterSample(1, metadata(partition()), ends={ORDERS: 3}))
     assert seen.elapsed_ms is None
     assert seen.partitions[0].records_per_s is None
-    assert {one.records_per_s for one in seen.brokers} == {None}
+    assert {broker.records_per_s for broker in seen.brokers} == {None}
 
 
 def test_samples_of_different_clusters_are_not_compared() -> None:
@@ -89,7 +89,7 @@ def test_progress_of_a_move_is_the_share_of_the_leaders_bytes() -> None:
 
 def test_free_space_is_known_of_brokers_that_report_it() -> None:
     sample = ClusterSample(1, metadata(partition()), offline_directories={1: 0, 2: 0}, usable_bytes={2: 7_000})
-    free = {one.broker: one.disk_free_bytes for one in activity(None, sample).brokers}
+    free = {broker.broker: broker.disk_free_bytes for broker in activity(None, sample).brokers}
     assert (free[1], free[2]) == (None, 7_000)
 
 

@@ -79,7 +79,7 @@ def test_an_interrupted_copy_commits_what_it_has_written() -> None:
     with FakeCluster() as cluster:
         copier = run(cluster, plan_for(cluster, bytes_per_s=100), StoppingTransport(stops_at_ms=900))
         assert copier.counts.positions == {SOURCE: 2}
-        assert [one.timestamp for one in cluster.records_of("copy", 0)] == [1]
+        assert [record.timestamp for record in cluster.records_of("copy", 0)] == [1]
         assert cluster.groups["g"].offsets == {SOURCE: 2}
 
 
@@ -102,8 +102,8 @@ def test_progress_is_committed_before_a_long_pause() -> None:
         run(cluster, plan_for(cluster, bytes_per_s=50), StoppingTransport(stops_at_ms=10**9))
         commits = [
             part.committed_offset
-            for _, one in cluster.requested(OffsetCommitRequest)
-            for topic in one.topics
+            for _, request in cluster.requested(OffsetCommitRequest)
+            for topic in request.topics
             for part in topic.partitions
         ]
         assert commits == [2, 3, 4, 5]

@@ -387,7 +387,7 @@ CASES: dict[str, tuple[Snapshot, list[Expected]]] = {
 def test_each_state_has_its_findings_in_their_order() -> None:
     wrong = []
     for name, (snapshot, expected) in CASES.items():
-        found = [(one.finding.severity.label, one.rule, one.finding.cause) for one in diagnose(snapshot)]
+        found = [(ranked.finding.severity.label, ranked.rule, ranked.finding.cause) for ranked in diagnose(snapshot)]
         matches = len(found) == len(expected) and all(
             severity == wanted_severity and rule == wanted_rule and wanted in cause
             for (severity, rule, cause), (wanted_severity, wanted_rule, wanted) in zip(found, expected, strict=True)
@@ -404,17 +404,17 @@ def test_every_rule_has_a_state_that_it_finds() -> None:
 def test_a_silenced_rule_finds_nothing() -> None:
     for name, (snapshot, expected) in CASES.items():
         for silenced in RULES:
-            found = [one.rule for one in diagnose(snapshot, [silenced])]
+            found = [ranked.rule for ranked in diagnose(snapshot, [silenced])]
             assert found == [rule for _, rule, _ in expected if rule != silenced], (name, silenced)
 
 
 def command_lines() -> set[str]:
     found = set()
     for snapshot, _ in CASES.values():
-        for one in diagnose(snapshot):
-            found.add(one.finding.look)
-            found.update(text for text in one.finding.repair.split("; ") if text.startswith("kctl "))
-            found.update(re.findall(r"'(kctl [^']*)'", one.finding.repair))
+        for ranked in diagnose(snapshot):
+            found.add(ranked.finding.look)
+            found.update(text for text in ranked.finding.repair.split("; ") if text.startswith("kctl "))
+            found.update(re.findall(r"'(kctl [^']*)'", ranked.finding.repair))
     return found
 
 
@@ -476,4 +476,4 @@ def test_a_file_that_is_no_snapshot_is_refused_with_the_place() -> None:
 
 
 def test_severities_are_ordered() -> None:
-    assert [one.label for one in sorted(Severity, reverse=True)] == ["critical", "error", "warning", "note"]
+    assert [severity.label for severity in sorted(Severity, reverse=True)] == ["critical", "error", "warning", "note"]

@@ -45,9 +45,9 @@ def test_unclean_election_prefers_in_sync_replicas_and_takes_any_live_one(
 
 def test_only_partitions_that_need_an_election_are_predicted() -> None:
     now = cluster(partition(0, (0, 1)), partition(1, (0, 1), leader=1))
-    assert [one.tp.partition for one in predict_elections(ElectionType.PREFERRED, now, None)] == [1]
+    assert [election.tp.partition for election in predict_elections(ElectionType.PREFERRED, now, None)] == [1]
     named = predict_elections(ElectionType.PREFERRED, now, [TopicPartition("orders", 0), TopicPartition("orders", 9)])
-    assert [one.outcome.error for one in named] == [
+    assert [transaction.outcome.error for transaction in named] == [
         ErrorCode.ELECTION_NOT_NEEDED,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ]

@@ -36,8 +36,8 @@ def sample(
 
 def verdict_after(*samples: ClusterSample) -> str | None:
     verdicts = GroupVerdicts()
-    for each in samples:
-        verdicts.observe(each)
+    for sampled in samples:
+        verdicts.observe(sampled)
     return verdicts.of("g")
 
 

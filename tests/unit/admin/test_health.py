@@ -29,8 +29,8 @@ def test_healthy_cluster_has_no_reasons() -> None:
 
 
 def test_cluster_without_controller_is_not_healthy() -> None:
-    assert [one.problem for one in judged(cluster(controller=-1))] == [HealthProblem.NO_CONTROLLER]
-    assert [one.problem for one in judged(cluster(controller=9))] == [HealthProblem.NO_CONTROLLER]
+    assert [reason.problem for reason in judged(cluster(controller=-1))] == [HealthProblem.NO_CONTROLLER]
+    assert [reason.problem for reason in judged(cluster(controller=9))] == [HealthProblem.NO_CONTROLLER]
 
 
 def test_unresponsive_broker_is_named_with_its_error() -> None:
@@ -45,7 +45,7 @@ def test_unresponsive_broker_is_named_with_its_error() -> None:
 def test_missing_broker_counts_once_and_its_replicas_are_under_replicated() -> None:
     now = cluster(partition(0, (0, 2), isr=(0,)), partition(1, (1, 2), isr=(1,)), brokers=(0, 1))
     reasons = judged(now)
-    assert [(one.problem, one.broker_id or one.tp) for one in reasons] == [
+    assert [(reason.problem, reason.broker_id or reason.tp) for reason in reasons] == [
         (HealthProblem.BROKER_MISSING, 2),
         (HealthProblem.UNDER_REPLICATED, TP),
         (HealthProblem.UNDER_REPLICATED, TopicPartition("orders", 1)),
@@ -61,14 +61,14 @@ def test_partition_without_leader_is_offline_and_nothing_else() -> None:
 
 def test_partition_under_min_isr_reports_the_minimum() -> None:
     reasons = judged(cluster(partition(0, (0, 1, 2), isr=(0,))), minimum=2)
-    assert [one.problem for one in reasons] == [HealthProblem.UNDER_MIN_ISR, HealthProblem.UNDER_REPLICATED]
+    assert [reason.problem for reason in reasons] == [HealthProblem.UNDER_MIN_ISR, HealthProblem.UNDER_REPLICATED]
     assert reasons[0].message == "min.insync.replicas is 2, in sync 0, replicas 0,1,2"
 
 
 def test_replicas_being_added_do_not_count_as_under_replicated() -> None:
     moving = partition(0, (1, 2, 0), isr=(0, 1), leader=0)
     assert judged(cluster(moving), ongoing=Ongoing((1, 2, 0), adding=(2,), removing=(0,))) == []
-    assert [one.problem for one in judged(cluster(moving))] == [HealthProblem.UNDER_REPLICATED]
+    assert [reason.problem for reason in judged(cluster(moving))] == [HealthProblem.UNDER_REPLICATED]
 
 
 def test_completed_move_no_longer_excuses_missing_replicas() -> None:

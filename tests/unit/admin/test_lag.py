@@ -35,7 +35,12 @@ def test_the_leaders_of_the_topics_of_all_groups_are_looked_up_once() -> None:
                 return await LagReader(LagOptions()).read(client, ["of-orders", "of-bills"], now_ms=1000)
 
         groups = asyncio.run(main())
-        lags = {one.tp: one.judgement.lag for group in groups for one in group.partitions if one.judgement}
+        lags = {
+            partition.tp: partition.judgement.lag
+            for group in groups
+            for partition in group.partitions
+            if partition.judgement
+        }
         assert lags == {TopicPartition(name, number): 1 for name in ("bills", "orders") for number in range(2)}
         asked = [{topic.name for topic in request.topics} for _, request in cluster.requested(MetadataRequest)]
         assert asked.count({"orders", "bills"}) == 1
@@ -99,7 +104,7 @@ def test_samples_of_top_have_the_commits_of_groups_that_are_behind() -> None:
                 for _ in range(2):
                     verdicts.observe(sample := await sampler.take())
                 assert sample.commits.keys() == {("behind", ORDERS)}
-                assert [one.offset for one in sample.commits["behind", ORDERS]] == [0]
+                assert [position.offset for position in sample.commits["behind", ORDERS]] == [0]
                 return [verdicts.of("behind"), verdicts.of("done")]
 
         assert asyncio.run(main()) == ["OK", "OK"]

@@ -115,9 +115,9 @@ def test_intervals_add_up_to_the_total() -> None:
 @given(st.sampled_from(["0", "1k", "10-20", "100:9,1k-2k:1", "5:0,7:3"]), st.integers())
 def test_values_have_the_requested_sizes(text: str, seed: int) -> None:
     sizes = parse_sizes(text)
-    allowed = [one for one, weight in zip(sizes.ranges, sizes.weights, strict=True) if weight]
+    allowed = [range_ for range_, weight in zip(sizes.ranges, sizes.weights, strict=True) if weight]
     for value in islice(random_values(sizes, Random(seed)), 20):
-        assert any(one.low <= len(value) <= one.high for one in allowed)
+        assert any(range_.low <= len(value) <= range_.high for range_ in allowed)
 
 
 def test_sizes_follow_their_weights() -> None:

@@ -68,7 +68,7 @@ def test_problems_are_named() -> None:
         ErrorCode.INVALID_REPLICA_ASSIGNMENT,
         "broker 9 is not alive",
     )
-    assert [one.error for one in problems.values() if one] == [
+    assert [problem.error for problem in problems.values() if problem] == [
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.INVALID_REPLICA_ASSIGNMENT,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,

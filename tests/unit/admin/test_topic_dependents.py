@@ -13,7 +13,7 @@ ORDERS = TopicPartition("orders", 0)
 
 
 def found(topic: str, readings: Readings) -> list[tuple[str, str, str]]:
-    return [(one.kind.value, one.name, one.detail) for one in dependents_of(topic, readings)]
+    return [(dependent.kind.value, dependent.name, dependent.detail) for dependent in dependents_of(topic, readings)]
 
 
 def group(name: str, *, members: tuple[GroupMember, ...] = (), committed: int = -1) -> GroupDescription:

@@ -93,7 +93,7 @@ def test_searches_find_exactly_the_records_that_a_reader_would_get(log: Log, pos
     if searches:
         advance(searches, log.fetched(searches[0].position, COMMITTED), COMMITTED)
     for start, search in zip((start for start in starts if start < log.end), searches, strict=True):
-        left = [one for one in log.visible if one[0] >= start]
+        left = [record for record in log.visible if record[0] >= start]
         assert search.unread == Unread(left[0][1] if left else None, len(left))
 
 
@@ -140,5 +140,5 @@ def test_batches_of_any_size_are_found_within_the_bounds() -> None:
                 await find_unread(client, searches)
 
         asyncio.run(search())
-    assert [one.unread.oldest_timestamp_ms for one in searches] == [*range(1000, 1050), 78]
-    assert [one.unread.records for one in searches] == [*range(50, 0, -1), 1]
+    assert [search.unread.oldest_timestamp_ms for search in searches] == [*range(1000, 1050), 78]
+    assert [search.unread.records for search in searches] == [*range(50, 0, -1), 1]

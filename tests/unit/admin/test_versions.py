@@ -27,7 +27,7 @@ FETCH, VOTE, NEWER = 1, 52, 999
 
 def test_apis_that_differ_are_marked_and_the_common_version_is_usable() -> None:
     old, new = BrokerApis(0, {FETCH: (0, 11), VOTE: (0, 1)}), BrokerApis(1, {FETCH: (4, 17), NEWER: (0, 0)})
-    by_key = {one.key: one for one in compare_apis([old, new])}
+    by_key = {api.key: api for api in compare_apis([old, new])}
     fetch = by_key[FETCH]
     assert (fetch.name, fetch.supported, fetch.differs, fetch.usable) == ("Fetch", (0, 12), True, 11)
     assert fetch.brokers == {0: (0, 11), 1: (4, 17)}
@@ -39,7 +39,7 @@ def test_apis_that_differ_are_marked_and_the_common_version_is_usable() -> None:
 
 @pytest.mark.parametrize(("theirs", "usable"), [((0, 3), 3), ((10, 20), 12), ((13, 20), None)])
 def test_usable_version_is_the_highest_common_one(theirs: tuple[int, int], usable: int | None) -> None:
-    (fetch,) = (one for one in compare_apis([BrokerApis(0, {FETCH: theirs})]) if one.key == FETCH)
+    (fetch,) = (api for api in compare_apis([BrokerApis(0, {FETCH: theirs})]) if api.key == FETCH)
     assert fetch.usable == usable
 
 
@@ -90,7 +90,7 @@ def test_metadata_versions_have_names_and_levels() -> None:
 def test_error_about_a_missing_api_names_the_kafka_version_that_has_it() -> None:
     sources = [path.read_text() for folder in ("admin", "client") for path in Path("kctl", folder).rglob("*.py")]
     used = {name for source in sources for name in re.findall(r"\b([A-Z]\w+)Request\b", source)}
-    names = {one.request.__name__.removesuffix("Request"): key for key, one in all_apis().items()}
+    names = {api.request.__name__.removesuffix("Request"): key for key, api in all_apis().items()}
     newer = {name for name in used & names.keys() if names[name] > LAST_KEY_OF_0_11}
     # Explained where they are used: no metadata quorum, SASL without that request, and lists without a note.
     assert newer - {"DescribeQuorum", "SaslAuthenticate", "DescribeCluster"} == set(SINCE)

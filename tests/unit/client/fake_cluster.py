@@ -347,14 +347,14 @@ class FakeCluster:
             is_internal=name.startswith("__"),
             partitions=[
                 metadata.MetadataResponsePartition(
-                    error_code=0 if one.leader >= 0 else 5,
+                    error_code=0 if element.leader >= 0 else 5,
                     partition_index=index,
-                    leader_id=one.leader,
-                    leader_epoch=one.leader_epoch,
-                    replica_nodes=[max(one.leader, 0)],
-                    isr_nodes=[*([one.leader] if one.leader >= 0 else []), *one.followers],
+                    leader_id=element.leader,
+                    leader_epoch=element.leader_epoch,
+                    replica_nodes=[max(element.leader, 0)],
+                    isr_nodes=[*([element.leader] if element.leader >= 0 else []), *element.followers],
                 )
-                for index, one in enumerate(found or [])
+                for index, element in enumerate(found or [])
             ],
         )
 
@@ -521,7 +521,7 @@ class FakeCluster:
         return delete_records.DeleteRecordsResponse(
             topics=[
                 delete_records.DeleteRecordsTopicResult(
-                    name=topic.name, partitions=[delete(topic.name, one) for one in topic.partitions]
+                    name=topic.name, partitions=[delete(topic.name, partition) for partition in topic.partitions]
                 )
                 for topic in request.topics
             ]
@@ -672,14 +672,17 @@ class FakeCluster:
         error = 25 if group.members else 0
         topics = []
         for topic in request.topics:
-            for one in topic.partitions:
+            for partition in topic.partitions:
                 if not error:
-                    tp = TopicPartition(topic.name, one.partition_index)
-                    group.offsets[tp], group.metadata[tp] = one.committed_offset, one.committed_metadata or ""
-                    group.epochs[tp] = one.committed_leader_epoch
+                    tp = TopicPartition(topic.name, partition.partition_index)
+                    group.offsets[tp], group.metadata[tp] = (
+                        partition.committed_offset,
+                        partition.committed_metadata or "",
+                    )
+                    group.epochs[tp] = partition.committed_leader_epoch
             partitions = [
-                offset_commit.OffsetCommitResponsePartition(partition_index=one.partition_index, error_code=error)
-                for one in topic.partitions
+                offset_commit.OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error)
+                for partition in topic.partitions
             ]
             topics.append(offset_commit.OffsetCommitResponseTopic(name=topic.name, partitions=partitions))
         return offset_commit.OffsetCommitResponse(topics=topics)
@@ -692,12 +695,12 @@ class FakeCluster:
         error = 86 if group.members else 0
         topics = []
         for topic in request.topics:
-            for one in topic.partitions:
+            for partition in topic.partitions:
                 if not error:
-                    group.offsets.pop(TopicPartition(topic.name, one.partition_index), None)
+                    group.offsets.pop(TopicPartition(topic.name, partition.partition_index), None)
             partitions = [
-                offset_delete.OffsetDeleteResponsePartition(partition_index=one.partition_index, error_code=error)
-                for one in topic.partitions
+                offset_delete.OffsetDeleteResponsePartition(partition_index=partition.partition_index, error_code=error)
+                for partition in topic.partitions
             ]
             topics.append(offset_delete.OffsetDeleteResponseTopic(name=topic.name, partitions=partitions))
         return offset_delete.OffsetDeleteResponse(error_code=0, topics=topics)
@@ -725,13 +728,13 @@ class FakeCluster:
             unknown_state_filters=[],
             transaction_states=[
                 list_transactions.TransactionState(
-                    transactional_id=one.transactional_id,
-                    producer_id=one.producer_id,
-                    transaction_state=one.transaction_state,
+                    transactional_id=element.transactional_id,
+                    producer_id=element.producer_id,
+                    transaction_state=element.transaction_state,
                 )
-                for one in known
-                if one.transaction_state in (request.state_filters or [one.transaction_state])
-                and one.producer_id in (request.producer_id_filters or [one.producer_id])
+                for element in known
+                if element.transaction_state in (request.state_filters or [element.transaction_state])
+                and element.producer_id in (request.producer_id_filters or [element.producer_id])
             ],
         )
 

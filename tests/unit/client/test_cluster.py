@@ -153,7 +153,7 @@ def test_every_leader_gets_a_request_for_its_own_partitions(cluster: FakeCluster
         3: 13,
     }
     requested = {
-        broker: [one.partition_index for topic in request.topics for one in topic.partitions]
+        broker: [partition.partition_index for topic in request.topics for partition in topic.partitions]
         for broker, request in cluster.requested(ListOffsetsRequest)
     }
     assert requested == {0: [0, 3], 1: [1], 2: [2]}

@@ -76,7 +76,7 @@ def test_broker_that_refuses_is_tried_once_per_command(cluster: FakeCluster) -> 
                 return [await list_offsets(client, dict.fromkeys(tps, LATEST)) for _ in range(5)]
 
     for found in run_blocking(main()):
-        errors = {tp.partition: one.code for tp, one in found.items() if isinstance(one, ApiError)}
+        errors = {tp.partition: error.code for tp, error in found.items() if isinstance(error, ApiError)}
         assert errors == {1: ErrorCode.NETWORK_EXCEPTION}
     assert transport.attempts == dict.fromkeys(cluster.ports, 1)
 

@@ -151,7 +151,10 @@ def read_near(cluster: FakeCluster, polls: int) -> tuple[list[str], list[int]]:
         async with ClusterClient(settings, BlockingTransport()) as client:
             consumer = Consumer(client, {ORDERS: 0}, limits=FetchLimits(partition_max_bytes=80))
             return [
-                (one.value or b"").decode() for _ in range(polls) for _, got in await consumer.poll() for one in got
+                (record.value or b"").decode()
+                for _ in range(polls)
+                for _, got in await consumer.poll()
+                for record in got
             ]
 
     return run_blocking(main()), [broker for broker, _ in cluster.requested(FetchRequest)]

@@ -115,12 +115,12 @@ def cooperating(*partitions: TopicPartition) -> Member:
 def subscription(join: object, assignor: str) -> ConsumerProtocolSubscription:
     """The subscription in the JoinGroup request for this assignor."""
     assert isinstance(join, SendJoin)
-    (metadata,) = [one.metadata for one in join.request.protocols if one.name == assignor]
+    (metadata,) = [protocol.metadata for protocol in join.request.protocols if protocol.name == assignor]
     return decode_subscription(metadata)
 
 
 def reported_partitions(owned: list[TopicPartitions]) -> list[TopicPartition]:
-    return [TopicPartition(one.topic, number) for one in owned for number in one.partitions]
+    return [TopicPartition(topic.topic, number) for topic in owned for number in topic.partitions]
 
 
 def test_new_member_rejoins_with_its_assigned_id() -> None:
@@ -136,7 +136,7 @@ def test_only_the_leader_assigns() -> None:
     step(member, PollRequested(), 0)
     (action,) = step(member, joined(), 0)
     assert isinstance(action, Assign)
-    assert [one.member_id for one in action.members] == ["me"]
+    assert [member.member_id for member in action.members] == ["me"]
     other = Member(SETTINGS)
     step(other, PollRequested(), 0)
     (sync,) = step(other, joined(leader="you"), 0)

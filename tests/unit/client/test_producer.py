@@ -81,7 +81,7 @@ def refusing(code: ErrorCode, times: int, *records: str, message: str | None = N
                     name=topic.name,
                     partition_responses=[
                         PartitionProduceResponse(
-                            index=one.index,
+                            index=partition.index,
                             error_code=code,
                             base_offset=-1,
                             error_message=message,
@@ -90,7 +90,7 @@ def refusing(code: ErrorCode, times: int, *records: str, message: str | None = N
                                 for index, text in enumerate(records)
                             ],
                         )
-                        for one in topic.partition_data
+                        for partition in topic.partition_data
                     ],
                 )
                 for topic in request.topic_data
@@ -186,7 +186,7 @@ def test_halves_of_a_batch_that_is_too_large_for_the_topic_are_sent_in_order(clu
     deliveries = produce(cluster, work)
     assert [delivery.error for delivery in deliveries] == [None] * 3
     assert [record.value for record in cluster.records_of("orders", 0)] == [b"a", b"b", b"c", b"d", b"e"]
-    assert [one.offset for one in results if isinstance(one, RecordMetadata)] == [0, 1, 2, 3, 4]
+    assert [result.offset for result in results if isinstance(result, RecordMetadata)] == [0, 1, 2, 3, 4]
     sent = [(header.record_count, header.base_sequence) for header in headers_of(cluster)]
     assert sent == [(5, 0), (2, 0), (3, 2), (1, 2), (2, 3)]
 

@@ -57,8 +57,8 @@ def refused(request: Any, code: ErrorCode) -> ProduceResponse:
             TopicProduceResponse(
                 name=topic.name,
                 partition_responses=[
-                    PartitionProduceResponse(index=one.index, error_code=code, base_offset=-1)
-                    for one in topic.partition_data
+                    PartitionProduceResponse(index=partition.index, error_code=code, base_offset=-1)
+                    for partition in topic.partition_data
                 ],
             )
             for topic in request.topic_data

@@ -28,11 +28,13 @@ def reported(assignment: Assignment) -> dict[str, str]:
 
 def after(members: Members, assignment: Assignment, generation: int = 1) -> Members:
     """The same members, with their assignments as claims."""
-    return [replace(one, claims=frozenset(assignment[one.member_id]), generation=generation) for one in members]
+    return [
+        replace(member, claims=frozenset(assignment[member.member_id]), generation=generation) for member in members
+    ]
 
 
 def expected(members: Members, counts: Counts) -> set[TopicPartition]:
-    topics = frozenset[str]().union(*(one.topics for one in members))
+    topics = frozenset[str]().union(*(member.topics for member in members))
     return {TopicPartition(topic, number) for topic in topics & counts.keys() for number in range(counts[topic])}
 
 
@@ -43,7 +45,7 @@ def unevenness(assignment: Mapping[str, object]) -> int:
 
 def moved(before: Members, assignment: Assignment) -> int:
     """The number of claimed partitions that another member got."""
-    return sum(len(one.claims - set(assignment[one.member_id])) for one in before)
+    return sum(len(member.claims - set(assignment[member.member_id])) for member in before)
 
 
 def test_unassigned_partitions_are_distributed() -> None:
@@ -51,7 +53,7 @@ def test_unassigned_partitions_are_distributed() -> None:
     counts = {f"t{number}": 2 for number in range(4)}
     first = assign_sticky(members, counts)
     assert reported(first) == {"C0": "t0-0 t1-1 t3-0", "C1": "t0-1 t2-0 t3-1", "C2": "t1-0 t2-1"}
-    left = [one for one in after(members, first) if one.member_id != "C1"]
+    left = [member for member in after(members, first) if member.member_id != "C1"]
     assert reported(assign_sticky(left, counts)) == {"C0": "t0-0 t1-1 t2-0 t3-0", "C2": "t0-1 t1-0 t2-1 t3-1"}
 
 
@@ -123,7 +125,7 @@ def test_every_subscribed_partition_is_assigned_once(group: tuple[Members, Count
     members, counts = group
     assignment = assign_sticky(members, counts)
     assert Counter(tp for tps in assignment.values() for tp in tps) == Counter(expected(members, counts))
-    assert all(tp.topic in one.topics for one in members for tp in assignment[one.member_id])
+    assert all(tp.topic in member.topics for member in members for tp in assignment[member.member_id])
     assert assign_sticky(members[::-1], dict(reversed(counts.items()))) == assignment
 
 
@@ -132,9 +134,9 @@ def test_no_chain_of_moves_would_be_more_even(group: tuple[Members, Counts]) -> 
     """No chain of moves leads from a member to one with two partitions fewer."""
     members, counts = group
     assignment = assign_sticky(members, counts)
-    topics = {one.member_id: one.topics for one in members}
+    topics = {member.member_id: member.topics for member in members}
     can_give = {
-        giver: {one for one in topics if any(tp.topic in topics[one] for tp in tps)}
+        giver: {topic for topic in topics if any(tp.topic in topics[topic] for tp in tps)}
         for giver, tps in assignment.items()
     }
     for giver, tps in assignment.items():
@@ -143,7 +145,7 @@ def test_no_chain_of_moves_would_be_more_even(group: tuple[Members, Counts]) -> 
             further = can_give[ways.pop()] - reached
             reached |= further
             ways += further
-        assert all(len(assignment[one]) + 1 >= len(tps) for one in reached)
+        assert all(len(assignment[member_id]) + 1 >= len(tps) for member_id in reached)
 
 
 @given(groups(alike=True))
@@ -154,14 +156,16 @@ def test_equal_subscriptions_are_balanced_with_the_fewest_moves(group: tuple[Mem
     assert sizes[-1] - sizes[0] <= 1
     everything = expected(members, counts)
     kept: dict[str, int] = {}
-    for one in members:
-        rivals = [other for other in members if other is not one and other.generation >= one.generation]
-        undisputed = one.claims & everything - frozenset[TopicPartition]().union(*(other.claims for other in rivals))
-        kept[one.member_id] = len(undisputed)
+    for member in members:
+        rivals = [other for other in members if other is not member and other.generation >= member.generation]
+        undisputed = member.claims & everything - frozenset[TopicPartition]().union(*(other.claims for other in rivals))
+        kept[member.member_id] = len(undisputed)
     share, left_over = divmod(len(everything), len(members))
     could_stay = sum(min(count, share) for count in kept.values())
     could_stay += min(left_over, sum(count > share for count in kept.values()))
-    stayed = sum(len(set(assignment[one.member_id]) & one.claims - _claimed_later(one, members)) for one in members)
+    stayed = sum(
+        len(set(assignment[member.member_id]) & member.claims - _claimed_later(member, members)) for member in members
+    )
     assert stayed == could_stay
 
 
@@ -182,7 +186,7 @@ def test_leaving_member_moves_only_its_own_partitions(group: tuple[Members, Coun
     members, counts = group
     before = after(members, assign_sticky(members, counts))
     gone = data.draw(st.sampled_from(before))
-    left = [one for one in before if one is not gone]
+    left = [member for member in before if member is not gone]
     if left:
         assert moved(left, assign_sticky(left, counts)) == 0
 
@@ -204,10 +208,12 @@ def test_cooperative_assignment_revokes_first_and_settles_within_two_rounds(
     members, counts = group
     rounds = [assign_cooperatively(members, counts)]
     for generation in range(3, 6):
-        for one in members:
+        for member in members:
             for other in members:
-                both = set(rounds[-1][one.member_id]) & other.claims
-                assert other is one or all(tp in one.claims and one.generation > other.generation for tp in both)
+                both = set(rounds[-1][member.member_id]) & other.claims
+                assert other is member or all(
+                    tp in member.claims and member.generation > other.generation for tp in both
+                )
         given_out = [tp for tps in rounds[-1].values() for tp in tps]
         assert len(given_out) == len(set(given_out))
         members = after(members, rounds[-1], generation)

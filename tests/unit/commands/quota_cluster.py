@@ -31,13 +31,13 @@ class QuotaCluster(FakeCluster):
             if request.strict and len(parts) != len(request.components):
                 return False
             return all(
-                each.entity_type in parts
+                component.entity_type in parts
                 and (
-                    (each.match_type == EXACT and parts[each.entity_type] == each.match)
-                    or (each.match_type == DEFAULT and parts[each.entity_type] is None)
-                    or each.match_type > DEFAULT
+                    (component.match_type == EXACT and parts[component.entity_type] == component.match)
+                    or (component.match_type == DEFAULT and parts[component.entity_type] is None)
+                    or component.match_type > DEFAULT
                 )
-                for each in request.components
+                for component in request.components
             )
 
         return describe_client_quotas.DescribeClientQuotasResponse(

@@ -28,7 +28,7 @@ BOB = ("User:bob",)
 
 
 def texts(acls: list[AclBinding]) -> list[str]:
-    return [f"{each.entry.operation.label} {each.pattern}" for each in acls]
+    return [f"{acl.entry.operation.label} {acl.pattern}" for acl in acls]
 
 
 def test_a_producer_and_a_consumer_need_what_kafkas_tool_gives_them() -> None:

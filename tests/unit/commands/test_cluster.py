@@ -102,7 +102,7 @@ def test_topics_describe_filters_by_problem(kctl: Kctl, cluster: MovingCluster) 
     assert [row[1] for row in kctl("topics describe --unavailable-partitions orders").rows] == ["0"]
     cluster.overrides[TOPIC, "orders"] = {"min.insync.replicas": "2"}
     (item,) = kctl("topics describe --under-min-isr-partitions --format json").document
-    assert [one["partition"] for one in item["partitions"]] == [0, 1]
+    assert [partition["partition"] for partition in item["partitions"]] == [0, 1]
     assert item["partition_count"] == 2
     assert kctl("topics describe --under-replicated-partitions nope").status == ExitStatus.FAILED
 

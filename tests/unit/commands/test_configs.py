@@ -67,7 +67,7 @@ def test_synonyms_are_requested_only_where_they_are_shown(
     kctl: Kctl, cluster: MovingCluster, options: str, requested: bool
 ) -> None:
     assert kctl(f"configs describe topic orders --format table {options}").status == ExitStatus.DONE
-    assert [one.include_synonyms for _, one in cluster.requested(DescribeConfigsRequest)] == [requested]
+    assert [request.include_synonyms for _, request in cluster.requested(DescribeConfigsRequest)] == [requested]
 
 
 def test_describe_sends_a_request_to_each_broker(kctl: Kctl, cluster: MovingCluster) -> None:
@@ -188,7 +188,7 @@ def test_loggers_are_described_by_their_broker(kctl: Kctl, cluster: MovingCluste
     kctl("configs describe logger 1")
     ((broker, request),) = cluster.requested(DescribeConfigsRequest)
     assert broker == 1
-    assert [(one.resource_type, one.resource_name) for one in request.resources] == [(8, "1")]
+    assert [(resource.resource_type, resource.resource_name) for resource in request.resources] == [(8, "1")]
 
 
 def test_diff_compares_two_topics(kctl: Kctl, cluster: MovingCluster) -> None:
@@ -249,6 +249,6 @@ def test_diff_of_a_topic_that_does_not_exist_is_a_failure(kctl: Kctl, cluster: M
 def test_difference_is_empty_for_equal_properties_and_mirrored(here: Values, there: Values) -> None:
     assert config_differences(here, here) == []
     found = config_differences(here, there)
-    mirrored = [(one.property, one.there, one.here, one.is_there, one.is_here) for one in found]
-    assert [tuple(one) for one in config_differences(there, here)] == mirrored
+    mirrored = [(row.property, row.there, row.here, row.is_there, row.is_here) for row in found]
+    assert [tuple(difference) for difference in config_differences(there, here)] == mirrored
     assert bool(found) == (here != there)

@@ -193,9 +193,9 @@ def test_only_trouble_has_a_colour() -> None:
 @pytest.mark.parametrize("format_", [Format.JSON, Format.JSONL, Format.YAML, Format.CSV])
 def test_human_leaves_the_numbers_of_programs_unchanged(format_: Format) -> None:
     one, other = console(format_, human=True), console(format_)
-    for each in (one, other):
-        each.show((Column("bytes"),), [{"bytes": 1610612736}])
-        each.show_one({"bytes": 1610612736})
+    for item in (one, other):
+        item.show((Column("bytes"),), [{"bytes": 1610612736}])
+        item.show_one({"bytes": 1610612736})
     assert written(one) == written(other)
 
 

@@ -42,8 +42,8 @@ def orders(cluster: FakeCluster) -> FakeCluster:
     logs = cluster.create("orders", leaders=2)
     logs[1].start = logs[1].end = 10
     logs[0].append(build_batch([Record(0, 1_000, b"z", b"zero", ())]))
-    for one in ROWS:
-        logs[1].append(build_batch([one]))
+    for line in ROWS:
+        logs[1].append(build_batch([line]))
     cluster.create("copy", leaders=2)
     return cluster
 
@@ -58,7 +58,10 @@ def other() -> Iterator[FakeCluster]:
 
 
 def contents(cluster: FakeCluster, topic: str, partition: int = 1) -> list[tuple[Any, ...]]:
-    return [(one.timestamp, one.key, one.value, tuple(one.headers)) for one in cluster.records_of(topic, partition)]
+    return [
+        (record.timestamp, record.key, record.value, tuple(record.headers))
+        for record in cluster.records_of(topic, partition)
+    ]
 
 
 def copied(ran: Any) -> int:
@@ -79,12 +82,12 @@ def test_records_arrive_byte_for_byte_in_their_partitions(kctl: Kctl, orders: Fa
 def test_the_key_selects_the_partition(kctl: Kctl, orders: FakeCluster) -> None:
     orders.create("wide", leaders=5)
     assert kctl("copy orders wide --partitions hash --key a").status == 0
-    assert [one.value for one in orders.records_of("wide", partition_of_key(b"a", 5))] == [b"one", b"two"]
+    assert [record.value for record in orders.records_of("wide", partition_of_key(b"a", 5))] == [b"one", b"two"]
 
 
 def test_selected_records_are_copied(kctl: Kctl, orders: FakeCluster) -> None:
     ran = kctl("copy orders copy --format json --record-header h --where", 'value == "one"')
-    assert (copied(ran), [one[2] for one in contents(orders, "copy")]) == (1, [b"one"])
+    assert (copied(ran), [row[2] for row in contents(orders, "copy")]) == (1, [b"one"])
 
 
 def test_dry_run_counts_and_writes_nothing(kctl: Kctl, orders: FakeCluster) -> None:
@@ -104,7 +107,7 @@ def test_a_topic_is_copied_onto_itself_only_within_bounds(kctl: Kctl, orders: Fa
     refused = kctl("copy orders orders")
     assert (refused.status, "'orders' would be copied onto itself" in refused.err) == (ExitStatus.REFUSED, True)
     assert kctl("copy orders orders --key a").status == 0
-    assert [one[2] for one in contents(orders, "orders")][5:] == [b"one", b"two"]
+    assert [row[2] for row in contents(orders, "orders")][5:] == [b"one", b"two"]
 
 
 def test_records_are_copied_between_two_clusters(
@@ -115,7 +118,7 @@ def test_records_are_copied_between_two_clusters(
     assert kctl(f"copy orders orders --to-config {config}").status == 0
     assert contents(other, "orders") == contents(orders, "orders")
     back = kctl(f"copy orders copy --from-cluster {other.bootstrap} --key a --format json")
-    assert (copied(back), [one[2] for one in contents(orders, "copy")]) == (2, [b"one", b"two"])
+    assert (copied(back), [row[2] for row in contents(orders, "copy")]) == (2, [b"one", b"two"])
 
 
 def test_a_side_with_its_own_options_does_not_use_the_common_configuration(
@@ -194,7 +197,9 @@ def test_offsets_of_groups_are_translated(kctl: Kctl, orders: FakeCluster, other
         "deleted": (1, "committed"),
         "ahead": (100, "kept"),
     }
-    assert [other.groups[one].offsets[TopicPartition("orders", 1)] for one in ("begin", "middle", "after")] == [1, 2, 3]
+    assert [
+        other.groups[group_id].offsets[TopicPartition("orders", 1)] for group_id in ("begin", "middle", "after")
+    ] == [1, 2, 3]
 
 
 def test_dry_run_shows_which_offsets_have_a_translation(kctl: Kctl, orders: FakeCluster) -> None:
@@ -248,7 +253,7 @@ def test_a_resumed_copy_fails_for_an_offset_that_no_run_has_committed(kctl: Kctl
 def test_an_offset_after_the_selected_records_is_committed_before_the_progress(kctl: Kctl, orders: FakeCluster) -> None:
     orders.groups["g"] = FakeGroup({TopicPartition("orders", 1): 12})
     assert kctl("copy orders copy --resume-group r --partition 1 --groups g --key absent").status == 0
-    groups = [one.group_id for _, one in orders.requested(OffsetCommitRequest)]
+    groups = [request.group_id for _, request in orders.requested(OffsetCommitRequest)]
     assert groups == ["g", "r"]
 
 

@@ -145,8 +145,8 @@ def test_what_consume_decodes_produce_encodes(kctl: Kctl, orders: FakeCluster, r
     lines = kctl(f"consume orders --until 3 --decode value --format jsonl {options}").out
     with stdin(lines.encode()):
         assert kctl(f"produce copy --input jsonl --value-schema orders-value {options}").status == 0
-    copied = [(one.key, one.value) for one in orders.records_of("copy", 0)]
-    assert copied == [(one.key, one.value) for one in orders.records_of("orders", 0)[:3]]
+    copied = [(record.key, record.value) for record in orders.records_of("copy", 0)]
+    assert copied == [(record.key, record.value) for record in orders.records_of("orders", 0)[:3]]
 
 
 def test_a_value_that_does_not_fit_its_schema_is_named_and_what_came_before_is_written(

@@ -80,7 +80,7 @@ def test_lost_offsets_are_named(kctl: Kctl, partition: Path) -> None:
     ran = kctl(f"dump-log --summary {partition} --format json")
     assert ran.status == ExitStatus.FAILED
     (row,) = ran.document
-    assert [(one["first"], one["last"], Path(one["file"]).name) for one in row["lost"]] == [
+    assert [(range_["first"], range_["last"], Path(range_["file"]).name) for range_ in row["lost"]] == [
         (110, 119, FIRST),
         (170, None, SECOND),
     ]
@@ -93,7 +93,7 @@ def test_lost_offsets_are_named(kctl: Kctl, partition: Path) -> None:
 def test_damage_at_the_end_of_an_earlier_segment_ends_before_the_next(kctl: Kctl, partition: Path) -> None:
     (partition / FIRST).write_bytes((partition / FIRST).read_bytes()[:-3])
     (row,) = kctl(f"dump-log --summary {partition} --format json").document
-    assert [(one["first"], one["last"]) for one in row["lost"]] == [(140, 159)]
+    assert [(range_["first"], range_["last"]) for range_ in row["lost"]] == [(140, 159)]
 
 
 def test_the_valid_batches_are_copied_byte_for_byte(kctl: Kctl, partition: Path, tmp_path: Path) -> None:

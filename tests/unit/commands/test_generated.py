@@ -54,7 +54,7 @@ WITHOUT_ROWS = {
 def test_schemas_of_the_output_are_as_ever() -> None:
     """A difference is a change of what scripts depend on: members may be added, but neither renamed nor removed."""
     folder = ROOT / "tests" / "golden" / "schemas"
-    assert {f"tests/golden/schemas/{one.name}": one.read_text() for one in folder.glob("*.json")} == schemas(), (
+    assert {f"tests/golden/schemas/{path.name}": path.read_text() for path in folder.glob("*.json")} == schemas(), (
         "run ./dev docs and look at the difference"
     )
 
@@ -149,10 +149,12 @@ def test_every_command_has_help_and_examples_and_fits_the_screen() -> None:
             assert command.epilog, command.name
             assert all(parameter.help.endswith(".") for parameter in command.params), command.name
             for parameter in command.params:
-                sentences = [one.strip(". ").lower() for one in help_of(parameter).split("  ")]
+                sentences = [word.strip(". ").lower() for word in help_of(parameter).split("  ")]
                 assert len(set(sentences)) == len(sentences), (command.name, parameter.name)
-                reported = [one for one in sentences if "repeat" in one or one.startswith("default:")]
-                assert len(reported) == len({one[:7] for one in reported}), (
+                reported = [
+                    sentence for sentence in sentences if "repeat" in sentence or sentence.startswith("default:")
+                ]
+                assert len(reported) == len({row[:7] for row in reported}), (
                     f"{command.name} {parameter.name}: {reported}"
                 )
             texts = [command.help, command.epilog, *(param.help for param in command.params)]

@@ -175,7 +175,7 @@ def test_one_warning_names_all_partitions_that_it_is_about(kctl: Kctl, cluster: 
     file = tmp_path / "reader.csv"
     file.write_text("".join(f"wide,{tp.partition},3\n" for tp in tps[:12]))
     for line in (f"import {file} --group reader", "reset-offsets reader --all-topics --to-offset 3 --dry-run"):
-        warnings = [one for one in kctl(f"groups {line}").err.splitlines() if one.startswith("kctl: warning:")]
+        warnings = [line for line in kctl(f"groups {line}").err.splitlines() if line.startswith("kctl: warning:")]
         (moved, *others) = warnings
         assert moved.count(" becomes 10)") == 10
         assert "offsets outside of their partitions become the start or end: wide-0 (3 becomes 10), " in moved

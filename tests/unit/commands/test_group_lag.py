@@ -182,7 +182,9 @@ def test_watch_shows_each_round_with_rates_since_the_first(kctl: Kctl, cluster: 
 def test_many_groups_share_requests_to_leaders(kctl: Kctl, cluster: FakeCluster) -> None:
     fill(cluster)
     for number in range(30):
-        cluster.groups[f"g{number}"] = FakeGroup({TopicPartition("orders", one): number % 9 for one in range(3)})
+        cluster.groups[f"g{number}"] = FakeGroup(
+            {TopicPartition("orders", partition): number % 9 for partition in range(3)}
+        )
     kctl("groups lag")
     assert len(cluster.requested(OffsetFetchRequest)) == 1
     assert len(cluster.requested(ListOffsetsRequest)) <= 3 * len(cluster.ports)

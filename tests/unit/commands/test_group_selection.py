@@ -48,7 +48,7 @@ def groups(cluster: FakeCluster) -> dict[str, FakeGroup]:
 def test_groups_match_as_a_whole(kctl: Kctl, line: str, groups_shown: list[str]) -> None:
     ran = kctl(f"{line} --group-regex a\\..* --format json")
     assert ran.status == ExitStatus.DONE, ran.err
-    assert sorted({one["group"] for one in ran.document}) == groups_shown
+    assert sorted({row["group"] for row in ran.document}) == groups_shown
     assert ("a.share" in ran.err) is ("list" not in line)
 
 
@@ -129,7 +129,7 @@ def test_topic_without_offsets_does_not_match(kctl: Kctl, line: str) -> None:
 )
 def test_lag_of_matching_topics(kctl: Kctl, by: str, expected: list[tuple[str, int]]) -> None:
     ran = kctl(f"groups lag --by {by} --topic-regex orders.* --format json")
-    assert [(one["group"], one["lag"]) for one in ran.document] == expected
+    assert [(row["group"], row["lag"]) for row in ran.document] == expected
 
 
 @pytest.mark.usefixtures("groups")

@@ -95,8 +95,8 @@ def test_json_contains_all_details(kctl: Kctl, cluster: FakeCluster) -> None:
     billing(cluster)
     (item,) = kctl("groups describe --format json").document
     assert (item["group"], item["state"], item["total_lag"]) == ("billing", "Stable", 10)
-    assert [one["member_id"] for one in item["members"]] == ["m-1", "m-2"]
-    assert [one["lag"] for one in item["offsets"]] == [10, None, 0]
+    assert [member_item["member_id"] for member_item in item["members"]] == ["m-1", "m-2"]
+    assert [offset["lag"] for offset in item["offsets"]] == [10, None, 0]
 
 
 def test_offsets_of_deleted_topics_have_their_error(kctl: Kctl, cluster: FakeCluster) -> None:
@@ -156,7 +156,7 @@ def test_groups_are_described_although_a_broker_is_away(kctl: Kctl, cluster: Fak
     ran = kctl("groups describe --all --format json")
     assert ran.status == ExitStatus.FAILED
     billing, broker = ran.document
-    assert [(one["partition"], one["log_end_offset"], one["error"]) for one in billing["offsets"]] == [
+    assert [(offset["partition"], offset["log_end_offset"], offset["error"]) for offset in billing["offsets"]] == [
         (0, 0, None),
         (1, None, "NETWORK_EXCEPTION"),
     ]

@@ -47,7 +47,9 @@ def test_every_option_has_a_row_and_every_row_an_option() -> None:
 
 
 def test_named_commands_and_options_exist() -> None:
-    problems = {row: [one for line in lines_in(text) for one in problems_of(line)] for row, text in TEXTS.items()}
+    problems = {
+        row: [problem for line in lines_in(text) for problem in problems_of(line)] for row, text in TEXTS.items()
+    }
     assert {row: found for row, found in problems.items() if found} == {}
 
 

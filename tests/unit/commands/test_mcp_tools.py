@@ -63,7 +63,7 @@ def test_every_argument_that_may_be_a_path_or_an_address_is_checked_or_is_neithe
     }
     values_for_brokers = {"ip", "host", "config", "delete_config", "drain"}
     paths_in_json = {("consume", "mask")}
-    assert {each for each in found if each[1] not in values_for_brokers} == paths_in_json
+    assert {pair for pair in found if pair[1] not in values_for_brokers} == paths_in_json
     assert [tool.name for tool in TOOLS.values() if tool.needs_root] == ["tables_status"]
 
 

@@ -53,9 +53,9 @@ def test_nothing_is_wider_than_the_terminal_and_no_name_is_broken(
     fill(cluster)
     monkeypatch.setenv("COLUMNS", str(width))
     text = shown(monkeypatch, f"{line} --no-color", Terminal())
-    wide = [one for one in text.splitlines() if display_width(one) > width]
+    wide = [line for line in text.splitlines() if display_width(line) > width]
     assert [one for one in wide if len(words_of(one.strip())) > 1] == []
-    assert [one for one in whole if one not in text] == []
+    assert [word for word in whole if word not in text] == []
 
 
 def test_a_table_in_a_pipe_has_no_limit(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,5 +91,5 @@ def test_list_on_a_narrow_terminal_is_a_table_without_what_matters_least(
     monkeypatch.setenv("COLUMNS", "80")
     text = shown(monkeypatch, f"{line} --no-color", Terminal())
     assert set(titles.split()) <= set(text.splitlines()[0].split())
-    (note,) = [one for one in capsys.readouterr().err.splitlines() if "too narrow" in one]
+    (note,) = [line for line in capsys.readouterr().err.splitlines() if "too narrow" in line]
     assert left_out in note

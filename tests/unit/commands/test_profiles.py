@@ -149,7 +149,7 @@ def test_commands_on_files_work_with_a_damaged_file_of_profiles(kctl: Kctl, fold
 TEXT = st.text(max_size=20)
 PROFILES = st.builds(
     lambda profiles, has_current: Profiles(
-        {one.name: one for one in profiles}, profiles[0].name if profiles and has_current else None
+        {profile.name: profile for profile in profiles}, profiles[0].name if profiles and has_current else None
     ),
     st.lists(
         st.builds(
@@ -222,8 +222,8 @@ def test_current_profile_does_not_apply_to_other_addresses(
 def test_current_profile_applies_to_one_of_its_own_addresses(kctl: Kctl, cluster: FakeCluster, bootstrap: str) -> None:
     kctl(f"profile add prod --bootstrap-server {bootstrap} --read-only")
     kctl("profile use prod")
-    one = bootstrap.split(",", maxsplit=1)[0]
-    assert kctl(f"topics create orders --bootstrap-server {one}").status == ExitStatus.REFUSED
+    address = bootstrap.split(",", maxsplit=1)[0]
+    assert kctl(f"topics create orders --bootstrap-server {address}").status == ExitStatus.REFUSED
 
 
 def test_file_of_a_profile_is_overridden_by_its_own_properties(kctl: Kctl, bootstrap: str, tmp_path: Path) -> None:

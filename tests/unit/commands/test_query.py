@@ -135,7 +135,7 @@ def test_watch_clears_a_terminal_and_shows_as_many_lines_as_it_has(
     assert main(["topics", "list", "--watch", "100ms", "--rounds", "2", "--no-color"]) == 0
     before, *screens = screen.getvalue().split("\x1b[H\x1b[2J")
     assert (before, len(screens)) == ("", 2)
-    assert [len(one.splitlines()) for one in screens] == [9, 9]
+    assert [len(screen.splitlines()) for screen in screens] == [9, 9]
     assert screens[0].endswith("... 23 more lines\n")
 
 
@@ -144,7 +144,7 @@ def test_names_are_read_from_standard_input(kctl: Kctl, cluster: FakeCluster) ->
         cluster.create(name, leaders=1)
     with standard_input(b"orders\n\n  users \r\n"):
         ran = kctl("topics describe - --format json")
-    assert [one["topic"] for one in ran.document] == ["orders", "users"]
+    assert [row["topic"] for row in ran.document] == ["orders", "users"]
 
 
 @pytest.mark.parametrize(

@@ -412,7 +412,11 @@ def test_verify_restores_after_kill_9(kctl: Kctl, cluster: MovingCluster) -> Non
 def moves_of(cluster: MovingCluster) -> list[list[TopicPartition]]:
     """The partitions of each request that starts moves."""
     return [
-        [TopicPartition(topic.name, one.partition_index) for topic in request.topics for one in topic.partitions]
+        [
+            TopicPartition(topic.name, partition.partition_index)
+            for topic in request.topics
+            for partition in topic.partitions
+        ]
         for _, request in cluster.requested(AlterPartitionReassignmentsRequest)
     ]
 

@@ -47,11 +47,11 @@ def test_records_are_deleted_as_the_preview_shows(
 ) -> None:
     preview = kctl(f"records delete {line} --dry-run")
     assert (preview.status, [row[5] for row in preview.rows]) == (0, counts)
-    assert [one.start for one in orders] == [10, 10, 10]
+    assert [order.start for order in orders] == [10, 10, 10]
     ran = kctl(f"records delete {line} --yes")
     assert (ran.status, [row[5] for row in ran.rows]) == (0, counts)
     assert {row[6] for row in ran.rows} == ({"nothing to delete"} if counts[0] == "0" else {"deleted"})
-    assert [one.start for one in orders] == starts
+    assert [order.start for order in orders] == starts
 
 
 def test_offsets_are_read_from_kafkas_file(kctl: Kctl, orders: list[FakePartition], tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_offsets_are_read_from_kafkas_file(kctl: Kctl, orders: list[FakePartitio
     file.write_text(json.dumps({"partitions": entries, "version": 1}))
     rows = json.loads(kctl(f"records delete --offset-json-file {file} --yes --format json").out)
     assert [(row["partition"], row["low_watermark"]) for row in rows] == [(0, 12), (2, 40)]
-    assert [one.start for one in orders] == [12, 10, 40]
+    assert [order.start for order in orders] == [12, 10, 40]
 
 
 @for_rows(
@@ -79,7 +79,7 @@ def test_malformed_files_are_refused(kctl: Kctl, orders: list[FakePartition], tm
     file = tmp_path / "offsets.json"
     file.write_text(json.dumps(document))
     assert kctl(f"records delete --offset-json-file {file} --yes").status == ExitStatus.USAGE
-    assert [one.start for one in orders] == [10, 10, 10]
+    assert [order.start for order in orders] == [10, 10, 10]
 
 
 def test_nothing_is_deleted_if_one_partition_cannot_be(
@@ -104,11 +104,11 @@ def test_each_partition_has_its_result(kctl: Kctl, cluster: FakeCluster, orders:
                     name="orders",
                     partitions=[
                         DeleteRecordsPartitionResult(
-                            partition_index=one.partition_index,
-                            low_watermark=-1 if one.partition_index else 20,
-                            error_code=44 if one.partition_index else 0,
+                            partition_index=partition.partition_index,
+                            low_watermark=-1 if partition.partition_index else 20,
+                            error_code=44 if partition.partition_index else 0,
                         )
-                        for one in request.topics[0].partitions
+                        for partition in request.topics[0].partitions
                     ],
                 )
             ]
@@ -128,7 +128,7 @@ def test_each_partition_has_its_result(kctl: Kctl, cluster: FakeCluster, orders:
 @pytest.mark.usefixtures("orders")
 def test_records_are_not_deleted_without_consent(kctl: Kctl, orders: list[FakePartition]) -> None:
     assert kctl("records delete orders --to-end").status == ExitStatus.REFUSED
-    assert [one.start for one in orders] == [10, 10, 10]
+    assert [order.start for order in orders] == [10, 10, 10]
 
 
 @pytest.mark.usefixtures("orders")

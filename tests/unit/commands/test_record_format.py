@@ -211,14 +211,14 @@ def test_the_last_delimiter_may_be_missing(kctl: Kctl, cluster: FakeCluster) -> 
     cluster.create("orders")
     with stdin(b"a:1\nb:2"):
         assert kctl("produce orders -f", "%k:%v\\n").status == 0
-    assert [(one.key, one.value) for one in cluster.records_of("orders", 0)] == [(b"a", b"1"), (b"b", b"2")]
+    assert [(record.key, record.value) for record in cluster.records_of("orders", 0)] == [(b"a", b"1"), (b"b", b"2")]
 
 
 def test_partition_of_the_record_is_used_and_topic_and_offset_are_ignored(kctl: Kctl, cluster: FakeCluster) -> None:
     cluster.create("orders", leaders=2)
     with stdin(b"elsewhere 7 1 a\n"):
         assert kctl("produce orders -f", "%t %o %p %v\\n").status == 0
-    assert [one.value for one in cluster.records_of("orders", 1)] == [b"a"]
+    assert [record.value for record in cluster.records_of("orders", 1)] == [b"a"]
     with stdin(b"2 a\n"):
         ran = kctl("produce orders -f", "%p %v\\n")
     assert "standard input record 1: orders has no partition 2; it has 2" in ran.err

@@ -88,8 +88,13 @@ def test_key_separator_null_marker_and_headers(kctl: Kctl, cluster: FakeCluster)
     with stdin(b"a:1\nb:x:y\nc:NULL\nNULL:d\n"):
         kctl("produce orders --key-separator : --null-marker NULL --header from=test --header n=1")
     records = cluster.records_of("orders", 0)
-    assert [(one.key, one.value) for one in records] == [(b"a", b"1"), (b"b", b"x:y"), (b"c", None), (None, b"d")]
-    assert {one.headers for one in records} == {(("from", b"test"), ("n", b"1"))}
+    assert [(record.key, record.value) for record in records] == [
+        (b"a", b"1"),
+        (b"b", b"x:y"),
+        (b"c", None),
+        (None, b"d"),
+    ]
+    assert {record.headers for record in records} == {(("from", b"test"), ("n", b"1"))}
 
 
 def test_line_without_separator_is_named_and_what_came_before_is_written(kctl: Kctl, cluster: FakeCluster) -> None:
@@ -98,7 +103,7 @@ def test_line_without_separator_is_named_and_what_came_before_is_written(kctl: K
         ran = kctl("produce orders --key-separator :")
     assert ran.status == ExitStatus.USAGE
     assert "standard input line 2: no key separator ':' in it" in ran.err
-    assert [one.key for one in cluster.records_of("orders", 0)] == [b"a"]
+    assert [record.key for record in cluster.records_of("orders", 0)] == [b"a"]
 
 
 def test_keys_and_partitions_choose_where_records_go(kctl: Kctl, cluster: FakeCluster) -> None:
@@ -120,7 +125,7 @@ def test_a_partition_that_does_not_exist_is_refused_at_once_with_its_line(kctl: 
         ran = kctl("produce orders --input jsonl")
     assert (ran.status, ran.out) == (ExitStatus.USAGE, "")
     assert "standard input line 2: orders has no partition 7; it has 2" in ran.err
-    assert [one.value for number in range(2) for one in cluster.records_of("orders", number)] == [b"a"]
+    assert [record.value for number in range(2) for record in cluster.records_of("orders", number)] == [b"a"]
     assert len(cluster.requested(MetadataRequest)) < 10
 
 
@@ -135,14 +140,14 @@ def test_a_partition_that_was_added_meanwhile_is_found(kctl: Kctl, cluster: Fake
     cluster.intercept(MetadataRequest, grow)
     with stdin(b'{"value":"b","partition":1}\n'):
         assert kctl("produce orders --input jsonl").status == 0
-    assert [one.value for one in cluster.records_of("orders", 1)] == [b"b"]
+    assert [record.value for record in cluster.records_of("orders", 1)] == [b"b"]
 
 
 def test_headers_of_the_same_name_are_all_written(kctl: Kctl, cluster: FakeCluster) -> None:
     cluster.create("orders")
     with stdin(b"a\n"):
         assert kctl("produce orders -H a=1 -H a=2").status == 0
-    assert [one.headers for one in cluster.records_of("orders", 0)] == [(("a", b"1"), ("a", b"2"))]
+    assert [record.headers for record in cluster.records_of("orders", 0)] == [(("a", b"1"), ("a", b"2"))]
 
 
 def test_null_empty_and_dash_are_distinguished_and_no_header_is_lost(kctl: Kctl, cluster: FakeCluster) -> None:
@@ -154,8 +159,13 @@ def test_null_empty_and_dash_are_distinguished_and_no_header_is_lost(kctl: Kctl,
     assert [row[3:5] for row in rows] == [["-", '""'], ['""', "\\x2d"], ["\\x2d", "-"], ["\\x22\\x22", "\\\\x2d"]]
     assert {row[5] for row in rows} == {"a=1,a,a=,a=-,b\\x3dc=x\\x2cy=z"}
     documents = kctl("consume orders --format json").document
-    assert [(one["key"], one["value"]) for one in documents] == [(None, ""), ("", "-"), ("-", None), ('""', "\\x2d")]
-    assert [(one["key"], one["value"]) for one in documents[0]["headers"]] == [
+    assert [(document["key"], document["value"]) for document in documents] == [
+        (None, ""),
+        ("", "-"),
+        ("-", None),
+        ('""', "\\x2d"),
+    ]
+    assert [(header["key"], header["value"]) for header in documents[0]["headers"]] == [
         ("a", "1"), ("a", None), ("a", ""), ("a", "-"), ("b=c", "x,y=z"),
     ]  # fmt: skip
 
@@ -213,7 +223,7 @@ def test_acks_select_idempotence(kctl: Kctl, cluster: FakeCluster, acks: str, id
         assert kctl(f"produce orders --acks {acks}").status == 0
     assert bool(cluster.requested(InitProducerIdRequest)) is idempotent
     kctl("consume orders")
-    assert [one.value for one in cluster.records_of("orders", 0)] == [b"a"]
+    assert [record.value for record in cluster.records_of("orders", 0)] == [b"a"]
 
 
 def test_whole_input_is_one_record(kctl: Kctl, cluster: FakeCluster) -> None:
@@ -221,7 +231,7 @@ def test_whole_input_is_one_record(kctl: Kctl, cluster: FakeCluster) -> None:
     data = bytes(range(256)) + b"\n\n"
     with stdin(data):
         kctl("produce orders --input whole")
-    assert [one.value for one in cluster.records_of("orders", 0)] == [data]
+    assert [record.value for record in cluster.records_of("orders", 0)] == [data]
 
 
 AWKWARD = [
@@ -240,7 +250,7 @@ def test_what_consume_writes_produce_reads_back(kctl: Kctl, cluster: FakeCluster
     lines = kctl("consume orders --format jsonl").out
     with stdin(lines.encode()):
         assert kctl("produce copy --input jsonl").status == 0
-    assert [one[1:] for one in cluster.records_of("copy", 0)] == [one[1:] for one in AWKWARD]
+    assert [record[1:] for record in cluster.records_of("copy", 0)] == [record[1:] for record in AWKWARD]
 
 
 def test_line_that_is_no_json_is_named(kctl: Kctl, cluster: FakeCluster) -> None:

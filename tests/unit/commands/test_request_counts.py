@@ -49,12 +49,12 @@ OF_EACH_GROUP = {"OffsetFetchRequest", "FindCoordinatorRequest"}
 def fill(cluster: FakeCluster, number: int) -> None:
     """So many topics, and as many groups that have read one of them; a topic of so many partitions and its group."""
     wide = cluster.create("wide", leaders=number)
-    for one in range(number):
-        (partition,) = cluster.create(f"topic-{one}", leaders=[one % 2])
+    for index in range(number):
+        (partition,) = cluster.create(f"topic-{index}", leaders=[index % 2])
         partition.append(build_batch([Record(0, 0, None, b"x")]))
-        wide[one].append(build_batch([Record(0, 0, None, b"x")]))
-        cluster.groups[f"group-{one}"] = FakeGroup({TopicPartition(f"topic-{one}", 0): 0})
-    cluster.groups["wide"] = FakeGroup({TopicPartition("wide", one): 0 for one in range(number)})
+        wide[index].append(build_batch([Record(0, 0, None, b"x")]))
+        cluster.groups[f"group-{index}"] = FakeGroup({TopicPartition(f"topic-{index}", 0): 0})
+    cluster.groups["wide"] = FakeGroup({TopicPartition("wide", number): 0 for number in range(number)})
 
 
 def requests_of(kctl: Kctl, cluster: FakeCluster, line: str) -> Counter[str]:
@@ -98,7 +98,7 @@ def test_dead_broker_adds_no_requests_to_the_others(
 ) -> None:
     """The first of two brokers is dead and still in the metadata; the other leads all partitions."""
     fill(cluster, LARGE)
-    for partition in (one for partitions in cluster.topics.values() for one in partitions):
+    for partition in (partition for partitions in cluster.topics.values() for partition in partitions):
         partition.leader = 1
     monkeypatch.setenv("KCTL_BOOTSTRAP_SERVER", f"127.0.0.1:{cluster.ports[1]}")
     alive = requests_of(kctl, cluster, line)

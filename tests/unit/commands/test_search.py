@@ -50,11 +50,11 @@ def ids(kctl: Kctl, options: str, *more: str) -> list[int]:
 @pytest.mark.usefixtures("orders")
 def test_records_are_selected(kctl: Kctl) -> None:
     everything = range(RECORDS)
-    assert ids(kctl, "--key k3") == [one for one in everything if one % 5 == 3]
+    assert ids(kctl, "--key k3") == [number for number in everything if number % 5 == 3]
     assert ids(kctl, "--key hex:6b33") == ids(kctl, "--key base64:azM=") == ids(kctl, "--key text:k3")
     assert ids(kctl, "--key k") == ids(kctl, "--key text:") == []
-    assert ids(kctl, "--record-header source") == [one for one in everything if one % 2]
-    assert ids(kctl, "--record-header source=hex:776562") == [one for one in everything if one % 2]
+    assert ids(kctl, "--record-header source") == [number for number in everything if number % 2]
+    assert ids(kctl, "--record-header source=hex:776562") == [number for number in everything if number % 2]
     assert ids(kctl, "--record-header source=mail") == []
     assert ids(kctl, "--grep", '"id": 1[0-4],') == [10, 11, 12, 13, 14]
     assert ids(kctl, "--where", 'value.status == "failed" and value.id > 6') == [12, 18, 24]
@@ -82,7 +82,9 @@ def test_another_number_of_records_than_expected_is_status_unmet(kctl: Kctl) -> 
 
 def test_only_partitions_of_the_key_are_read(kctl: Kctl, orders: FakeCluster) -> None:
     assert len(ids(kctl, "--key k3 --partition-of-key")) == 6
-    read = {part.partition for _, one in orders.requested(FetchRequest) for t in one.topics for part in t.partitions}
+    read = {
+        part.partition for _, request in orders.requested(FetchRequest) for t in request.topics for part in t.partitions
+    }
     assert read == {partition_of_key(b"k3", PARTITIONS), crc32_partition_of_key(b"k3", PARTITIONS)}
 
 

@@ -116,7 +116,7 @@ def test_configs_name_the_user_called_default_with_a_plus(kctl: Kctl, quotas: Qu
 def test_a_scram_user_called_default_is_not_shown_as_the_default(kctl: Kctl, quotas: QuotaCluster) -> None:
     quotas.scram_users = {DEFAULT_NAME: 4096, "alice/clients/app": 4096}
     found = {item["name"]: item["configs"] for item in kctl("configs describe user --format json").document}
-    mechanisms = {name for name, configs in found.items() if any("SCRAM" in one["property"] for one in configs)}
+    mechanisms = {name for name, configs in found.items() if any("SCRAM" in config["property"] for config in configs)}
     assert mechanisms == {f"+{DEFAULT_NAME}", "alice+/clients/app"}
 
 

@@ -221,7 +221,7 @@ def test_the_overview_shows_brokers_topics_and_groups(width: int) -> None:
 def test_the_overview_names_no_key_that_has_no_effect_there() -> None:
     state = shown(["orders"])
     assert pressed(state, "/") == pressed(state, "s") == pressed(state, Key.ENTER) == state
-    [overview_foot, topics_foot] = [texts(each, width=200)[-1] for each in (state, shown(["orders"], "t"))]
+    [overview_foot, topics_foot] = [texts(view, width=200)[-1] for view in (state, shown(["orders"], "t"))]
     words = ("Enter open", "Esc back", "/ filter", "s sort")
     assert [word in overview_foot for word in words] == [False] * 4
     assert [word in topics_foot for word in words] == [True] * 4

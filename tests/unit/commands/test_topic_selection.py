@@ -69,7 +69,7 @@ def test_filters_apply_to_the_output_of_kafkas_tool(kctl: Kctl, topics: FakeClus
 
 def test_topics_are_selected_by_id(kctl: Kctl, topics: FakeCluster) -> None:
     described = kctl("topics describe --format json").document
-    ids = {one["topic"]: one["topic_id"] for one in described}
+    ids = {row["topic"]: row["topic_id"] for row in described}
     assert None not in ids.values()
     assert names(kctl(f"topics list --topic-id {ids['payments']} --format json")) == ["payments"]
     assert names(kctl("topics list --format json --topic-id", f"{ids['orders']}|{ids['payments']}")) == [

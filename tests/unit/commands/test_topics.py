@@ -33,7 +33,10 @@ def test_describe_shows_partitions_and_overrides(kctl: Kctl, cluster: FakeCluste
     (item,) = kctl("topics describe orders --format json").document
     assert item["configs"] == {"retention.ms": "1000"}
     assert item["topic_id"] == "AAAAAAAAAAAAAAAAAAAAAQ"
-    assert [(one["partition"], one["leader"], one["isr"]) for one in item["partitions"]] == [(0, 0, [0]), (1, 1, [1])]
+    assert [(partition["partition"], partition["leader"], partition["isr"]) for partition in item["partitions"]] == [
+        (0, 0, [0]),
+        (1, 1, [1]),
+    ]
     assert kctl("topics describe orders").rows[1] == ["orders", "1", "1", "0", "1", "1", "-", "-", "-"]
 
 
@@ -91,7 +94,10 @@ def test_create_on_an_old_broker_sends_one_partition_and_one_replica(kctl: Kctl,
 def test_create_sends_the_replica_assignment(kctl: Kctl, cluster: FakeCluster) -> None:
     kctl("topics create orders --replica-assignment 0:1,1:0")
     (topic,) = cluster.requested(CreateTopicsRequest)[0][1].topics
-    assert [(one.partition_index, one.broker_ids) for one in topic.assignments] == [(0, [0, 1]), (1, [1, 0])]
+    assert [(assignment.partition_index, assignment.broker_ids) for assignment in topic.assignments] == [
+        (0, [0, 1]),
+        (1, [1, 0]),
+    ]
     assert (topic.num_partitions, topic.replication_factor) == (-1, -1)
     assert kctl("topics create other --replica-assignment 0 --partitions 1").status == ExitStatus.USAGE
 
@@ -227,7 +233,7 @@ def test_dry_run_of_a_deletion_states_what_depends_on_the_topic(kctl: Kctl, clus
     cluster.groups["audit"] = FakeGroup({TopicPartition("other", 0): 5})
     ran = kctl("topics delete orders --dry-run --format json")
     assert ran.status == ExitStatus.DONE
-    assert [tuple(one.values()) for one in ran.document[0]["dependents"]] == [
+    assert [tuple(dependent.values()) for dependent in ran.document[0]["dependents"]] == [
         ("group", "billing", "1 committed offset"),
         ("transaction", "producer 7", "open in 1 partition"),
         ("streams", "billing", "reads it and has 1 internal topic: billing-totals-changelog"),
@@ -235,7 +241,7 @@ def test_dry_run_of_a_deletion_states_what_depends_on_the_topic(kctl: Kctl, clus
     (row,) = kctl("topics delete orders --dry-run").rows
     assert row[4].startswith("group billing (1 committed offset),transaction producer 7 (open in 1 partition),")
     (row,) = kctl("topics delete other --dry-run --format json").document
-    assert [one["name"] for one in row["dependents"]] == ["audit"]
+    assert [dependent["name"] for dependent in row["dependents"]] == ["audit"]
     assert not cluster.requested(DeleteTopicsRequest)
 
 

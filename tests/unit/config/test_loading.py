@@ -201,4 +201,4 @@ def test_a_property_without_default_may_be_left_empty() -> None:
 def test_older_message_format_required_by_the_protocol_version_is_a_warning() -> None:
     requested = {"inter.broker.protocol.version": "0.10.2", "log.message.format.version": "0.10.2"}
     _, warnings = load_broker_config(requested)
-    assert any(each.startswith("log.message.format.version=0.10.2: batches are stored") for each in warnings)
+    assert any(warning.startswith("log.message.format.version=0.10.2: batches are stored") for warning in warnings)

@@ -129,7 +129,7 @@ def test_refused_transactional_commits_keep_no_producer() -> None:
 def open_producers(host: Host) -> int:
     """The number of producers of which the coordinator expects a marker."""
     opened = host.coordinator._runner._transactions.values()
-    return sum(len(each._groups) for each in opened)
+    return sum(len(transactions._groups) for transactions in opened)
 
 
 @pytest.mark.parametrize(

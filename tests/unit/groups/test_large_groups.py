@@ -43,8 +43,8 @@ async def joined(host: Host) -> list[JoinOutcome]:
 async def stable(host: Host) -> list[JoinOutcome]:
     """The members of a stable group."""
     members = await joined(host)
-    assignments = {each.member_id: each.member_id.encode() for each in members}
-    syncs = [host.sync("g", each.member_id, 1, assignments) for each in members]
+    assignments = {member.member_id: member.member_id.encode() for member in members}
+    syncs = [host.sync("g", member.member_id, 1, assignments) for member in members]
     assert [(await settled(sync)).assignment for sync in syncs] == list(assignments.values())
     return members
 
@@ -61,9 +61,11 @@ def test_no_step_is_for_more_than_some_members(monkeypatch: pytest.MonkeyPatch) 
     sizes: list[int] = []
 
     def counted(group: Group, event: Event, now: Now) -> list[Action]:
-        before = group.joining_count + sum(each.sync_token is not None for each in group.members.values())
+        before = group.joining_count + sum(member.sync_token is not None for member in group.members.values())
         actions = step(group, event, now)
-        sizes.append(before - group.joining_count - sum(each.sync_token is not None for each in group.members.values()))
+        sizes.append(
+            before - group.joining_count - sum(member.sync_token is not None for member in group.members.values())
+        )
         return actions
 
     monkeypatch.setattr(runner, "step", counted)
@@ -72,8 +74,8 @@ def test_no_step_is_for_more_than_some_members(monkeypatch: pytest.MonkeyPatch) 
         host = await Host(loop).start()
         members = await stable(host)
         host.join("g", members[0].member_id)
-        for each in members[1:]:
-            host.join("g", each.member_id)
+        for member in members[1:]:
+            host.join("g", member.member_id)
         await asyncio.sleep(1)
         assert (group_of(host).generation, group_of(host).state) == (2, GroupState.COMPLETING_REBALANCE)
         host.coordinator.partitions.on_resign(0)
@@ -88,7 +90,7 @@ def test_events_during_a_rebalance_wait_for_its_end() -> None:
     async def main(loop: SimLoop) -> None:
         host = await Host(loop).start()
         members = await stable(host)
-        joins = [host.join("g", each.member_id, client_id="again") for each in members]
+        joins = [host.join("g", member.member_id, client_id="again") for member in members]
         hosted = host.coordinator.hosted["g"]
         assert hosted.is_busy
         beat = host.coordinator.heartbeat("g", member_id=members[1].member_id, group_instance_id=None, generation=2)
@@ -110,14 +112,14 @@ def test_a_stop_during_a_rebalance_completes_all_requests(turns: int) -> None:
     async def main(loop: SimLoop) -> None:
         host = await Host(loop).start()
         members = await joined(host)
-        syncs = [host.sync("g", each.member_id, 1) for each in reversed(members)]
+        syncs = [host.sync("g", member.member_id, 1) for member in reversed(members)]
         for _ in range(turns):
             await asyncio.sleep(0.001)
         beat = host.coordinator.heartbeat("g", member_id=members[0].member_id, group_instance_id=None, generation=1)
         await host.coordinator.stop()
         await asyncio.sleep(0)
         outcomes: list[SyncOutcome] = [await settled(sync) for sync in syncs]
-        assert {each.error for each in outcomes} <= {ErrorCode.NONE, ErrorCode.NOT_COORDINATOR}
+        assert {outcome.error for outcome in outcomes} <= {ErrorCode.NONE, ErrorCode.NOT_COORDINATOR}
         await settled(beat)
         assert bytes_of(host.coordinator) == 0
 
@@ -131,9 +133,9 @@ def test_the_record_of_a_large_generation_is_that_of_a_small_one() -> None:
         (value,) = [record.value for record in host.log.records()]
         assert value is not None
         stored = decode_group_metadata_value(value)
-        assert [each.member_id for each in stored.members] == [each.member_id for each in members]
+        assert [member.member_id for member in stored.members] == [member.member_id for member in members]
         group = group_of(host)
-        assignments = {each.member_id: each.member_id.encode() for each in members}
+        assignments = {member.member_id: member.member_id.encode() for member in members}
         snapshot = group.snapshot(list(group.member_snapshots(assignments)))
         for version in range(4):
             made: list[Record] = []
@@ -152,8 +154,8 @@ def test_an_assignment_that_is_too_large_for_the_log_is_refused_in_steps() -> No
     async def main(loop: SimLoop) -> None:
         host = await Host(loop).start()
         members = await joined(host)
-        assignments = {each.member_id: bytes(1 << 16) for each in members}
-        syncs = [host.sync("g", each.member_id, 1, assignments) for each in reversed(members)]
+        assignments = {member.member_id: bytes(1 << 16) for member in members}
+        syncs = [host.sync("g", member.member_id, 1, assignments) for member in reversed(members)]
         assert {(await settled(sync)).error for sync in syncs} == {ErrorCode.UNKNOWN_SERVER_ERROR}
         await host.coordinator.stop()
 
@@ -175,7 +177,7 @@ def test_topics_of_subscriptions_are_read_by_their_size(monkeypatch: pytest.Monk
     async def main(loop: SimLoop) -> None:
         host = await Host(loop).start()
         topics = tuple(f"topic {number}" for number in range(100))
-        joins = [host.join(protocols=protocols("range", topics=(*topics, str(each)))) for each in range(MEMBERS)]
+        joins = [host.join(protocols=protocols("range", topics=(*topics, str(number)))) for number in range(MEMBERS)]
         for join in joins:
             await settled(join)
         await asyncio.sleep(1)

@@ -153,10 +153,10 @@ def test_sessions_of_loaded_members_start_in_turns_and_expire_without_heartbeats
         new = await Host(loop, old.log).start(epoch=1)
         assert new.heartbeat(f"g{count - 1}", joined[-1]) is ErrorCode.NONE
         await asyncio.sleep(9)
-        assert {each.state for each in (await new.coordinator.groups())[1]} == {"Stable"}
+        assert {group.state for group in (await new.coordinator.groups())[1]} == {"Stable"}
         assert new.heartbeat("g0", joined[0]) is ErrorCode.NONE
         await asyncio.sleep(2)
-        states = {each.group_id: each.state for each in (await new.coordinator.groups())[1]}
+        states = {group.group_id: group.state for group in (await new.coordinator.groups())[1]}
         assert [group for group, state in states.items() if state == "Stable"] == ["g0"]
         await old.coordinator.stop()
         await new.coordinator.stop()

@@ -15,7 +15,7 @@ def stable(world: GroupWorld, *instances: str) -> list[str]:
     world.advance(DELAY_MS * 3)
     member_ids = [world.responses[token].member_id for token in tokens]
     for member_id in member_ids:
-        world.sync(member_id, assignments={each: each.encode() for each in member_ids})
+        world.sync(member_id, assignments={id_: id_.encode() for id_ in member_ids})
     return member_ids
 
 

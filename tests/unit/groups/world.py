@@ -259,7 +259,7 @@ class GroupWorld:
             self.advance(self.group.config.group_initial_rebalance_delay_ms)
         member_ids = [self.responses[token].member_id for token in tokens]
         for member_id in member_ids:
-            self.sync(member_id, assignments={each: each.encode() for each in member_ids})
+            self.sync(member_id, assignments={id_: id_.encode() for id_ in member_ids})
         return member_ids
 
     def _perform(self, action: Action) -> None:

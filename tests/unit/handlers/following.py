@@ -59,9 +59,9 @@ class OneLeader:
         empty = PartitionData(partition_index=0, error_code=0, high_watermark=0, records=b"")
         topics = [
             FetchableTopicResponse(
-                topic=each.topic, partitions=[self.reply(each.partitions[0]) if each.topic == "orders" else empty]
+                topic=topic.topic, partitions=[self.reply(topic.partitions[0]) if topic.topic == "orders" else empty]
             )
-            for each in request.topics
+            for topic in request.topics
         ]
         response = FetchResponse(session_id=self._session_id, responses=topics)
         assert isinstance(response, response_class)

@@ -71,7 +71,10 @@ async def alter(
 
 
 def codes(response: Any) -> dict[Resource, ErrorCode]:
-    return {(each.resource_type, each.resource_name): ErrorCode(each.error_code) for each in response.responses}
+    return {
+        (response.resource_type, response.resource_name): ErrorCode(response.error_code)
+        for response in response.responses
+    }
 
 
 @pytest.mark.parametrize("version", range(3))
@@ -262,7 +265,7 @@ def test_a_level_under_kafkas_logger_name_is_set_and_reset() -> None:
     play(scene)
 
 
-@for_rows("name", sorted({ours for each in KAFKA_LOGGERS.values() for ours in each}))
+@for_rows("name", sorted({ours for names in KAFKA_LOGGERS.values() for ours in names}))
 def test_each_kafka_logger_name_maps_to_an_existing_logger(name: str) -> None:
     """Renaming a module renames its logger; one without log lines would have no effect."""
     of_their_own = {state_log.name, audit_log.name, request_log.name}

@@ -28,7 +28,7 @@ def test_the_last_entry_for_a_partition_wins(
     targets: Sequence[list[int] | None], code: ErrorCode, is_topic_named_twice: bool
 ) -> None:
     partitions = [ReassignablePartition(partition_index=0, replicas=replicas) for replicas in targets]
-    parts = [[each] for each in partitions] if is_topic_named_twice else [partitions]
+    parts = [[partition] for partition in partitions] if is_topic_named_twice else [partitions]
     topics = [ReassignableTopic(name="a", partitions=part) for part in parts]
     request = AlterPartitionReassignmentsRequest(timeout_ms=5000, topics=topics)
 
@@ -36,7 +36,9 @@ def test_the_last_entry_for_a_partition_wins(
         await world.topic("a", (0, 1))
         handler = AlterPartitionReassignmentsHandler(world.controller)
         response = await exchange(handler.handle, request, 0)
-        outcomes = [(topic.name, each.error_code) for topic in response.responses for each in topic.partitions]
+        outcomes = [
+            (topic.name, partition.error_code) for topic in response.responses for partition in topic.partitions
+        ]
         assert outcomes == [("a", code)]
         assert (await world.topics.assignment("a")).replicas == {0: (0, 1)}
 

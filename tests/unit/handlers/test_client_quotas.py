@@ -45,7 +45,7 @@ async def alter(
     )
     response = await exchange(AlterClientQuotasHandler(world.topics, only_numbers).handle, request, version)
     (entry,) = response.entries
-    assert sorted((each.entity_type, each.entity_name or "") for each in entry.entity) == sorted(
+    assert sorted((part.entity_type, part.entity_name or "") for part in entry.entity) == sorted(
         (kind, name or "") for kind, name in dict(entity).items()
     )
     return ErrorCode(entry.error_code)
@@ -56,8 +56,8 @@ async def describe(
 ) -> dict[tuple[tuple[str, str | None], ...], dict[str, float]]:
     entries = (await response_to(world, *components, strict=strict, version=version)).entries
     return {
-        tuple((each.entity_type, each.entity_name) for each in entry.entity): {
-            each.key: each.value for each in entry.values
+        tuple((part.entity_type, part.entity_name) for part in entry.entity): {
+            value.key: value.value for value in entry.values
         }
         for entry in entries
     }

@@ -19,7 +19,11 @@ from tests.unit.handlers.world import World, exchange, play
 
 
 def topic(name: str, count: int, assignments: list[list[int]] | None = None) -> CreatePartitionsTopic:
-    given = None if assignments is None else [CreatePartitionsAssignment(broker_ids=each) for each in assignments]
+    given = (
+        None
+        if assignments is None
+        else [CreatePartitionsAssignment(broker_ids=assignment) for assignment in assignments]
+    )
     return CreatePartitionsTopic(name=name, count=count, assignments=given)
 
 

@@ -172,7 +172,7 @@ def test_numbers_and_an_assignment_exclude_each_other() -> None:
 def test_a_name_given_twice_is_refused_both_times() -> None:
     async def scene(world: World) -> None:
         response = await create(world, topic("a"), topic("a", 2), topic("b"))
-        assert [(each.name, each.error_code) for each in response.topics] == [
+        assert [(topic.name, topic.error_code) for topic in response.topics] == [
             ("a", ErrorCode.INVALID_REQUEST),
             ("a", ErrorCode.INVALID_REQUEST),
             ("b", ErrorCode.NONE),
@@ -225,7 +225,10 @@ def test_two_requests_for_one_topic_create_the_first_one() -> None:
 def test_a_topic_that_is_created_in_two_ways_at_once_exists_afterwards() -> None:
     async def scene(world: World) -> None:
         responses = await asyncio.gather(create(world, topic("a")), create(world, topic("a")))
-        assert sorted(codes(each)["a"] for each in responses) == [ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS]
+        assert sorted(codes(response)["a"] for response in responses) == [
+            ErrorCode.NONE,
+            ErrorCode.TOPIC_ALREADY_EXISTS,
+        ]
 
     play(scene)
 

@@ -185,7 +185,7 @@ def test_a_request_for_thousands_of_partitions_waits_for_some_at_a_time(tmp_path
         partitions = [DeleteRecordsPartition(partition_index=0, offset=4)] * count
         request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="a", partitions=partitions)], timeout_ms=5000)
         response: Any = await exchange(handler.handle, request, 2)
-        assert [each.low_watermark for each in response.topics[0].partitions] == [4] * count
+        assert [partition.low_watermark for partition in response.topics[0].partitions] == [4] * count
         assert purgatory.sizes == [REQUEST_ELEMENTS_PER_SLICE_MAX, REQUEST_ELEMENTS_PER_SLICE_MAX, 1]
 
     play(tmp_path, scene)

@@ -13,7 +13,7 @@ def test_brokers_are_described_by_the_listener_of_the_request() -> None:
         request = DescribeClusterRequest(include_cluster_authorized_operations=False)
         response = await exchange(handle, request, 0, listener="INSIDE")
         assert (response.cluster_id, response.controller_id) == ("cluster", 0)
-        assert [(each.broker_id, each.host, each.port) for each in response.brokers] == [
+        assert [(broker.broker_id, broker.host, broker.port) for broker in response.brokers] == [
             (0, "inner-0", 9093),
             (1, "inner-1", 9093),
         ]

@@ -59,7 +59,7 @@ def test_later_versions_give_source_and_on_demand_synonyms(version: int) -> None
         entry = by_name(await describe(world, TOPIC, "a", ["segment.bytes"], version=version))["segment.bytes"]
         assert (entry.config_source, entry.synonyms) == (1, [])
         entry = by_name(await describe(world, TOPIC, "a", ["segment.bytes"], version=version, synonyms=True))
-        assert [(each.name, each.source) for each in entry["segment.bytes"].synonyms] == [
+        assert [(synonym.name, synonym.source) for synonym in entry["segment.bytes"].synonyms] == [
             ("segment.bytes", 1),
             ("log.segment.bytes", 4),
             ("log.segment.bytes", 5),
@@ -132,7 +132,7 @@ def test_a_broker_describes_itself_and_hides_secrets() -> None:
         assert not entries["log.retention.ms"].read_only
         secret = entries["ssl.key.password"]
         assert (secret.value, secret.is_sensitive) == (None, True)
-        assert [each.value for each in secret.synonyms] == [None]
+        assert [synonym.value for synonym in secret.synonyms] == [None]
 
     play(scene, properties={"ssl.key.password": "s3cret"})
 

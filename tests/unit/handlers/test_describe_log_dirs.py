@@ -42,9 +42,9 @@ async def describe(disk: Disk, requested: Requested | None = None, *, version: i
 def sizes(response: Any) -> dict[str, dict[tuple[str, int], int]]:
     return {
         result.log_dir: {
-            (topic.name, each.partition_index): each.partition_size
+            (topic.name, partition.partition_index): partition.partition_size
             for topic in result.topics
-            for each in topic.partitions
+            for partition in topic.partitions
         }
         for result in response.results
     }

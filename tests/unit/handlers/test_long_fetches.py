@@ -75,8 +75,8 @@ def request(
 
 def continue_at_end(asked: FetchRequest, partitions: list[Partition]) -> None:
     for topic in asked.topics:
-        for each in topic.partitions:
-            each.fetch_offset = partitions[each.partition].log.log_end_offset
+        for partition in topic.partitions:
+            partition.fetch_offset = partitions[partition.partition].log.log_end_offset
 
 
 async def encoded(scene: Scene, asked: FetchRequest, version: int) -> bytes:
@@ -183,7 +183,9 @@ def test_a_change_between_reading_and_waiting_completes_the_fetch(tmp_path: Path
         scene.disk.append(partitions[6], 1)
         scene.disk.replicas.partition_moved(partitions[6].topic_partition)
         fetched = codec.decode(FetchResponse, await response, version)[0]
-        sizes = {each.partition_index: len(each.records or b"") for each in fetched.responses[0].partitions}
+        sizes = {
+            partition.partition_index: len(partition.records or b"") for partition in fetched.responses[0].partitions
+        }
         assert [index for index, size in sizes.items() if size] == [6]
         assert scene.disk.clock.monotonic_ms() - before_ms < WAIT_MS
         assert scene.disk.replicas._fetch_purgatory.watch_count == 0
@@ -204,7 +206,7 @@ def test_changes_are_counted_until_there_are_min_bytes(tmp_path: Path) -> None:
             scene.disk.replicas.partition_moved(partition.topic_partition)
             await asyncio.sleep(1)
         fetched = codec.decode(FetchResponse, await response, 11)[0]
-        sent = [each for topic in fetched.responses for each in topic.partitions if each.records]
+        sent = [partition for topic in fetched.responses for partition in topic.partitions if partition.records]
         assert len(sent) == PARTITIONS
 
     play(tmp_path, scene)

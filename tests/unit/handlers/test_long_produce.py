@@ -101,7 +101,7 @@ def test_many_partitions_are_appended_to_in_slices(tmp_path: Path, acks: int, is
     assert response is not None
     assert len(response.responses) == 1
     results = response.responses[0].partition_responses
-    assert [(each.index, each.error_code, each.base_offset) for each in results] == [
+    assert [(result.index, result.error_code, result.base_offset) for result in results] == [
         *((index, ErrorCode.NONE, 0) for index in range(PARTITIONS)),
         *((PARTITIONS + index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1) for index in range(UNKNOWN)),
         (0, ErrorCode.NONE, 1),
@@ -132,7 +132,7 @@ def test_slices_have_all_partitions_in_order(partitions: list[int]) -> None:
     topics = [
         TopicProduceData(
             name=f"t{number}",
-            partition_data=[PartitionProduceData(index=each, records=None) for each in range(count)],
+            partition_data=[PartitionProduceData(index=index, records=None) for index in range(count)],
         )
         for number, count in enumerate(partitions)
     ]
@@ -147,7 +147,7 @@ def test_slices_end_after_some_megabytes_of_records() -> None:
     records = memoryview(bytes(HANDLED_AT_ONCE_BYTES_MAX // 4))
     data = [PartitionProduceData(index=index, records=records) for index in range(5)]
     slices = [*produce._slices([TopicProduceData(name="t", partition_data=data)])]
-    assert [[each.index for each in some[0].partition_data] for some in slices] == [[0, 1], [2, 3], [4]]
+    assert [[partition.index for partition in some[0].partition_data] for some in slices] == [[0, 1], [2, 3], [4]]
 
 
 def test_a_large_batch_is_written_by_a_thread_and_a_refused_one_leaves_no_file(

@@ -72,7 +72,7 @@ def test_a_request_waits_for_the_first_metadata_of_a_controller_but_not_for_long
             first.set()
         response = await pending
         expected = (3, [3]) if is_sent else (-1, [])
-        assert (response.controller_id, [each.node_id for each in response.brokers]) == expected
+        assert (response.controller_id, [broker.node_id for broker in response.brokers]) == expected
 
     play(scene)
 

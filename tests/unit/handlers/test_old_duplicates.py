@@ -26,13 +26,13 @@ def test_an_old_duplicate_is_acknowledged_as_one_when_it_is_committed(tmp_path: 
         later = [handler.handle(_request(sequence), context(9)) for sequence in range(1, 7)]
         again = handler.handle(_request(0), context(9))
         waiting = [unanswered, *later, again]
-        assert all(isinstance(each, asyncio.Future) and not each.done() for each in waiting)
+        assert all(isinstance(reply, asyncio.Future) and not reply.done() for reply in waiting)
 
         partition = disk.lead("orders", replicas=(0, 1), isr=(0,))
         assert partition.high_watermark == partition.log.log_end_offset == 7
-        responses = [await each for each in waiting if isinstance(each, asyncio.Future)]
+        responses = [await reply for reply in waiting if isinstance(reply, asyncio.Future)]
         duplicate = int(ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
-        assert [_result(each) for each in responses] == [*((0, offset) for offset in range(7)), (duplicate, -1)]
+        assert [_result(response) for response in responses] == [*((0, offset) for offset in range(7)), (duplicate, -1)]
         at_once = handler.handle(_request(0, acks=1), context(9))
         assert isinstance(at_once, ProduceResponse)
         assert _result(at_once) == (duplicate, -1)

@@ -176,8 +176,12 @@ def test_session_returns_exactly_the_partitions_with_something_new(tmp_path: Pat
             request = fetch(first.session_id, epoch, changed, wait_ms=0)
             response = scene.handler.handle(request, context(VERSION))
             assert isinstance(response, FetchResponse)
-            now = {each: (each.high_watermark, each.log.log_start_offset) for each in partitions}
-            new = {each for each in partitions if offsets[each] < each.log.log_end_offset or now[each] != sent[each]}
+            now = {partition: (partition.high_watermark, partition.log.log_start_offset) for partition in partitions}
+            new = {
+                partition
+                for partition in partitions
+                if offsets[partition] < partition.log.log_end_offset or now[partition] != sent[partition]
+            }
             assert {topic.topic for topic in response.responses} == {each.topic_partition.topic for each in new}
             sent = now
 

@@ -177,13 +177,13 @@ Event = Callable[[Broker, random.Random], None]
 
 
 def some(broker: Broker, chance: random.Random, *, led: bool = True) -> Partition | None:
-    found = [each for each in broker.partitions if each.is_leader or not led]
+    found = [partition for partition in broker.partitions if partition.is_leader or not led]
     return chance.choice(found) if found else None
 
 
 def append(broker: Broker, chance: random.Random) -> None:
     """To one partition or to several before the waiting fetches are checked."""
-    found = [each for each in broker.partitions if each.is_leader]
+    found = [partition for partition in broker.partitions if partition.is_leader]
     chosen = chance.sample(found, min(len(found), chance.choice([1, 1, 1, 3])))
     for partition in chosen:
         broker.disk.append(partition, chance.choice([1, 1, 2]))
@@ -225,7 +225,7 @@ def shrink(broker: Broker, _: random.Random) -> None:
     now_ms = broker.disk.clock.monotonic_ms()
     for partition in broker.partitions:
         if partition.is_leader and (lagging := partition.lagging(now_ms)):
-            set_isr(broker.disk, partition, tuple(each for each in partition.isr if each not in lagging))
+            set_isr(broker.disk, partition, tuple(replica for replica in partition.isr if replica not in lagging))
 
 
 def throttle(broker: Broker, chance: random.Random) -> None:
@@ -385,14 +385,14 @@ def test_no_fetch_waits_for_what_has_happened(
                 # The next change of any partition; those of the start of a log are not checked before.
                 broker.disk.replicas.partitions_moved(())
                 await settle()
-                waiting = [each.waiting for each in broker.readers if each.waiting is not None]
-                waiting = [each for each in waiting if not each.done()]
+                waiting = [reader.waiting for reader in broker.readers if reader.waiting is not None]
+                waiting = [reply for reply in waiting if not reply.done()]
                 for session in broker.sessions:
                     for position in session.positions.values():
                         session.moved(position)
-                broker.disk.replicas.partitions_moved([each.topic_partition for each in broker.partitions])
+                broker.disk.replicas.partitions_moved([partition.topic_partition for partition in broker.partitions])
                 await settle()
-                assert not any(each.done() for each in waiting), f"event {number}: {event.__name__}"
+                assert not any(reply.done() for reply in waiting), f"event {number}: {event.__name__}"
                 await asyncio.sleep(chance.choice([0, 0.001, 0.01, 0.1, 1]))
             settled_readers(broker, chance)
         await asyncio.sleep(30)

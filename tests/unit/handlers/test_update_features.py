@@ -26,7 +26,7 @@ def test_every_feature_update_is_refused_individually() -> None:
     async def scene(world: World) -> None:
         response = await update(world)
         assert response.error_code == ErrorCode.NONE
-        assert [(each.feature, each.error_code) for each in response.results] == [
+        assert [(result.feature, result.error_code) for result in response.results] == [
             ("f", ErrorCode.INVALID_REQUEST),
             ("g", ErrorCode.INVALID_REQUEST),
         ]

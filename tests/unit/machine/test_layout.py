@@ -20,7 +20,7 @@ def machine(given: dict[str, str], count: int = 3, port_step: int = 1, folder: P
 
 def values(options: MachineOptions, name: str) -> list[str | None]:
     """The value of a property for each broker."""
-    return [dict(with_zookeeper(each, "zk:2181")).get(name) for each in options.processes()]
+    return [dict(with_zookeeper(process, "zk:2181")).get(name) for process in options.processes()]
 
 
 def test_ids_ports_and_folders_count_up() -> None:
@@ -29,8 +29,8 @@ def test_ids_ports_and_folders_count_up() -> None:
     assert values(options, "listeners") == ["PLAINTEXT://:9092", "PLAINTEXT://:9093", "PLAINTEXT://:9094"]
     assert values(options, "log.dirs") == [f"/data/process-{index}/logs" for index in range(3)]
     assert values(options, "broker.rack") == ["host-a"] * 3
-    assert [each.process for each in options.processes()] == [0, 1, 2]
-    assert [each.examine().problems for each in options.processes()] == [()] * 3
+    assert [process.process for process in options.processes()] == [0, 1, 2]
+    assert [process.examine().problems for process in options.processes()] == [()] * 3
 
 
 def test_without_properties_the_brokers_are_those_of_one_development_machine() -> None:
@@ -110,7 +110,7 @@ def test_data_that_no_broker_would_serve_prevents_the_start(tmp_path: Path) -> N
     for index in (10, 9, 0):
         (tmp_path / f"process-{index}").mkdir()
     (tmp_path / "process-other").mkdir()
-    assert [each.path.name for each in process_folders(root)] == ["process-0", "process-9", "process-10"]
+    assert [folder.path.name for folder in process_folders(root)] == ["process-0", "process-9", "process-10"]
     assert "start them with --processes 3" in str(unexpected_data(root, None, {}))
     assert "would leave some without a broker" in str(unexpected_data(root, 2, {}))
     assert unexpected_data(root, 3, {}) is None

@@ -27,7 +27,7 @@ def registry_of(values: dict[str, float], plain: float) -> CollectorRegistry:
 
 def test_families_are_together_and_described_once() -> None:
     texts = [generate_latest(registry_of({"a": broker}, 1)).decode() for broker in (1, 2)]
-    text = b"".join(merged(labelled(each, number) for number, each in enumerate(texts))).decode()
+    text = b"".join(merged(labelled(text, number) for number, text in enumerate(texts))).decode()
     assert text.splitlines() == [
         '# HELP bytes_in Received {a="b"} [bytes]',
         "# TYPE bytes_in gauge",
@@ -59,7 +59,7 @@ def test_every_sample_of_every_broker_is_read_back(brokers: list[dict[str, float
     )
     for generate, read, end in ((generate_latest, parse, b""), (generate_openmetrics, parse_openmetrics, b"# EOF\n")):
         texts = [generate(registry).decode() for registry in registries]
-        text = b"".join(merged(labelled(each, number) for number, each in enumerate(texts))) + end
+        text = b"".join(merged(labelled(text, number) for number, text in enumerate(texts))) + end
         families = list(read(text.decode()))
         assert len({family.name for family in families}) == len(families)
         assert expected == Counter(

@@ -206,9 +206,11 @@ def test_of_hundreds_of_connections_at_once_a_bounded_number_is_served_and_then_
         async with endpoint(counted) as port:
             connecting = (asyncio.open_connection("127.0.0.1", port) for _ in range(500))
             made = await asyncio.gather(*connecting, return_exceptions=True)
-            opened = [each for each in made if isinstance(each, tuple)]
+            opened = [connection for connection in made if isinstance(connection, tuple)]
             assert len(opened) > METRICS_CONNECTIONS_MAX
-            many = await asyncio.gather(*(exchange(*each, closing(GET)) for each in opened), return_exceptions=True)
+            many = await asyncio.gather(
+                *(exchange(*connection, closing(GET)) for connection in opened), return_exceptions=True
+            )
             while True:  # The last connections may be closing still; pytest's timeout bounds this.
                 if last := await refused_as_nothing(port):
                     return many, last
@@ -220,7 +222,7 @@ def test_of_hundreds_of_connections_at_once_a_bounded_number_is_served_and_then_
             return b""
 
     many, last = asyncio.run(main())
-    served = [each for each in many if isinstance(each, bytes) and each.endswith(b"b 2\n")]
+    served = [answer for answer in many if isinstance(answer, bytes) and answer.endswith(b"b 2\n")]
     assert 0 < len(served) < len(many)
     assert 0 < most <= METRICS_CONNECTIONS_MAX
     assert last.endswith(b"b 2\n")

@@ -92,14 +92,14 @@ class History:
 
 def compared(groups: list[GroupLag]) -> Lags:
     return {
-        (group.outcome.name, one.tp): (
-            one.committed,
-            one.log or one.error,
-            one.judgement.lag if one.judgement else None,
-            one.judgement.time_lag_ms if one.judgement else None,
+        (group.outcome.name, partition.tp): (
+            partition.committed,
+            partition.log or partition.error,
+            partition.judgement.lag if partition.judgement else None,
+            partition.judgement.time_lag_ms if partition.judgement else None,
         )
         for group in groups
-        for one in group.partitions
+        for partition in group.partitions
     }
 
 
@@ -113,9 +113,9 @@ def test_the_lag_is_that_which_a_client_reads(seed: int) -> None:
             await fill(client, chance)
             found: Lags = {}
             missing = 0
-            for each in cluster.brokers.values():
-                assert each.broker is not None
-                parts = each.broker._parts
+            for broker in cluster.brokers.values():
+                assert broker.broker is not None
+                parts = broker.broker._parts
                 assert parts is not None
                 local = await read_local_lag(parts.groups, parts.replicas)
                 missing += len(local.missing)

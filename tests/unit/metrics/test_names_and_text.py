@@ -53,19 +53,19 @@ def test_names_follow_the_rules_of_the_dialect(definition: Definition, dialect: 
 
 def test_no_two_metrics_share_a_name() -> None:
     for dialect in Dialect:
-        names = [name for each in DEFINITIONS for name in samples_of(each, dialect)]
+        names = [name for definition in DEFINITIONS for name in samples_of(definition, dialect)]
         assert len(names) == len(set(names))
 
 
 @for_rows("query", dashboard_queries())
 def test_each_query_of_a_public_dashboard_has_a_metric_or_a_reason(query: object) -> None:
-    [query] = [each for each in dashboard_queries() if each == query]
+    [query] = [known for known in dashboard_queries() if known == query]
     dialects = list(Dialect) if query.naming == "all" else [Dialect(query.naming)]
     found = [
         labels
-        for each in DEFINITIONS
+        for definition in DEFINITIONS
         for dialect in dialects
-        for name, labels in samples_of(each, dialect).items()
+        for name, labels in samples_of(definition, dialect).items()
         if name == query.metric
     ]
     if query.reason:

@@ -57,13 +57,13 @@ class Server:
             "api_versions", ApiVersionsHandler(lambda: [ApiVersion(api_key=18, min_version=0, max_version=3)]).handle
         )
         dispatcher.register("metadata", self._seen)
-        names = ["PLAIN", *(each.config_key for each in Mechanism)]
+        names = ["PLAIN", *(mechanism.config_key for mechanism in Mechanism)]
         self.listener = SaslListener(
             name="SASL",
             security_protocol="SASL_PLAINTEXT",
             mechanisms={
                 "PLAIN": lambda: PlainExchange({"alice": PASSWORD}),
-                **{each.config_key: self._scram(each) for each in Mechanism},
+                **{mechanism.config_key: self._scram(mechanism) for mechanism in Mechanism},
             },
             max_reauth_ms=dict.fromkeys(names, max_reauth_ms),
             unauthenticated_bytes_max=UNAUTHENTICATED_MAX,
@@ -115,8 +115,10 @@ class Server:
 
     async def set_user(self, name: str, password: str) -> None:
         config = {
-            each.config_key: credential_text(credential_of_password(each, password, salt=b"salt", iterations=4096))
-            for each in Mechanism
+            mechanism.config_key: credential_text(
+                credential_of_password(mechanism, password, salt=b"salt", iterations=4096)
+            )
+            for mechanism in Mechanism
         }
         await self.credentials.change(f"users/{name}", config)
 
@@ -484,7 +486,7 @@ def test_a_connection_that_has_ended_leaves_no_reference_cycle(
         await begin(server)
         del server.channel
         kinds = SaslChannel | ScramExchange | PlainExchange | ScramServer
-        assert [each for each in gc.get_objects() if isinstance(each, kinds)] == []
+        assert [object_ for object_ in gc.get_objects() if isinstance(object_, kinds)] == []
 
     gc.collect()
     gc.freeze()  # only what the scene creates is examined

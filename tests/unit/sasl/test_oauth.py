@@ -76,7 +76,7 @@ def token(issuer: Issuer = ISSUING, **claims: Any) -> str:
 def unsigned(header: dict[str, Any], **claims: Any) -> str:
     """A token without a signature."""
     payload = jwt.decode(token(**claims), options={"verify_signature": False})
-    parts = (base64.urlsafe_b64encode(json.dumps(each).encode()).rstrip(b"=").decode() for each in (header, payload))
+    parts = (base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode() for part in (header, payload))
     return ".".join(parts) + "."
 
 
@@ -358,9 +358,9 @@ def test_no_token_is_accepted_until_the_address_of_the_keys_responds() -> None:
 def test_an_unknown_key_id_causes_one_read_in_ten_seconds(key_server: str) -> None:
     now_ms = 0
     keys = JsonWebKeys(f"{key_server}/keys", REFRESH, lambda: now_ms)
-    for each in range(3):
-        assert keys.key(f"unknown-{each}", "RS256") is None
-        assert keys._read_now.is_set() is (each == 0)
+    for number in range(3):
+        assert keys.key(f"unknown-{number}", "RS256") is None
+        assert keys._read_now.is_set() is (number == 0)
         keys._read_now.clear()
     now_ms = 10_000
     keys.key("unknown", "RS256")

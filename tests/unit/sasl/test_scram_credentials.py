@@ -68,7 +68,7 @@ def test_a_malformed_credential_is_logged_without_its_text(caplog: pytest.LogCap
         credentials = read(*[("users/alice", {SHA_256.config_key: text})] * 3, ("users/bob", CONFIG))
     assert credentials.credential(SHA_256, "alice") != CREDENTIAL
     assert credentials.credential(SHA_256, "bob") == CREDENTIAL
-    (message,) = {each.getMessage() for each in caplog.records if each.levelno >= logging.INFO}
+    (message,) = {record.getMessage() for record in caplog.records if record.levelno >= logging.INFO}
     assert "user=alice" in message
     assert "iterations" in message
     assert text[5:20] not in caplog.text

@@ -99,7 +99,7 @@ def test_a_filter_selects_acls(selection: AclFilter, selected: bool) -> None:
     ],
 )
 def test_the_patterns_that_a_filter_names(selection: AclFilter, patterns: list[PatternType]) -> None:
-    assert [each.pattern_type for each in selection.exact_patterns()] == patterns
+    assert [pattern.pattern_type for pattern in selection.exact_patterns()] == patterns
 
 
 @pytest.mark.parametrize("text", ["", "alice", "User:", ":alice", ":"])

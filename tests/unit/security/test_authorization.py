@@ -81,8 +81,8 @@ IMPLIED = {
 }
 
 
-@for_rows("granted", [each for each in O if each is not O.ANY])
-@for_rows("requested", [each for each in O if each not in {O.ANY, O.ALL}])
+@for_rows("granted", [operation for operation in O if operation is not O.ANY])
+@for_rows("requested", [operation for operation in O if operation not in {O.ANY, O.ALL}])
 def test_allowed_operations_imply_others_and_denied_ones_do_not(granted: Operation, requested: Operation) -> None:
     is_implied = granted in {requested, O.ALL, *IMPLIED.get(requested, ())}
     assert allowed([acl(f"allow {granted.label} orders")], requested) is is_implied

@@ -24,7 +24,7 @@ def compared_secrets(source: str) -> list[str]:
     """The comparisons by an operator with a name or attribute of a secret, outside a call of len; not constants."""
     found = []
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Compare) and any(isinstance(each, OPERATORS) for each in node.ops):
+        if isinstance(node, ast.Compare) and any(isinstance(op, OPERATORS) for op in node.ops):
             for side in (node.left, *node.comparators):
                 name = side.id if isinstance(side, ast.Name) else side.attr if isinstance(side, ast.Attribute) else ""
                 if SECRET.search(name) and not name.isupper():

@@ -110,6 +110,6 @@ def _quoted(value: str) -> str:
 
 @given(st.text())
 def test_any_text_is_parsed_or_refused(text: str) -> None:
-    for each in (text, f"M required {text};"):
+    for config in (text, f"M required {text};"):
         with contextlib.suppress(JaasError):
-            parse_jaas(each)
+            parse_jaas(config)

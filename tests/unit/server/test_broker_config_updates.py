@@ -135,8 +135,10 @@ def test_the_number_of_fetchers_follows_its_property_and_no_partition_is_lost(tm
         for number in (4, 3, 1):
             disk.configs.set_dynamic_broker({"num.replica.fetchers": str(number)})
             await asyncio.sleep(1)
-            assert set(fetchers.fetchers) == {(1, each) for each in range(number)}
-            parts = [partition.topic_partition for each in fetchers.fetchers.values() for partition in each.partitions]
+            assert set(fetchers.fetchers) == {(1, number) for number in range(number)}
+            parts = [
+                partition.topic_partition for fetcher in fetchers.fetchers.values() for partition in fetcher.partitions
+            ]
             assert (len(parts), set(parts)) == (8, followed)
         await updates.close()
         await fetchers.close()

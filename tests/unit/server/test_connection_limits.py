@@ -74,7 +74,7 @@ def test_an_address_above_its_rate_is_refused_after_a_delay() -> None:
     limits = ConnectionLimits()
     limits.connection_rate_of = {"1.1.1.1": 1.0}.get
     refusals = [limits.admit("A", "1.1.1.1", 0) for _ in range(11)]
-    assert [each.refusal for each in refusals[:10]] == [None] * 10
+    assert [refusal.refusal for refusal in refusals[:10]] == [None] * 10
     assert refusals[10].refusal == "connection_creation_rate of its address"
     assert 0 < refusals[10].close_after_ms <= 1000
     assert limits.count == 10

@@ -146,7 +146,7 @@ def test_metadata_is_stored_by_whole_topics(sizes: list[int], is_flat: bool) -> 
     with small_slices():
         pieces = list(pieces_of_update_metadata(request))
     assert [partition for piece in pieces for partition in named(piece)] == named(request)
-    assert all([each.id for each in piece.live_brokers] == [7] for piece in pieces), "every piece has the brokers"
+    assert all([broker.id for broker in piece.live_brokers] == [7] for piece in pieces), "every piece has the brokers"
     assert len(pieces) >= 1
     topics = [topic.topic_name for piece in pieces for topic in piece.topic_states]
     if not is_flat or pieces[0].topic_states:

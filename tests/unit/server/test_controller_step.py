@@ -171,8 +171,8 @@ def test_a_new_broker_is_not_sent_metadata_of_a_topic_that_is_being_deleted() ->
     """No later request would tell it that the topic is deleted."""
     world = World(1, topics={"t": topic((1,)), "kept": topic((1,))})
     step(world.state, DeletionsRead(frozenset({"t"})), 0)
-    requests = [each for each in world.live(1, 2) if isinstance(each, SendUpdateMetadata)]
-    assert {update.topic_partition.topic for each in requests for update in each.partitions} == {"kept"}
+    requests = [action for action in world.live(1, 2) if isinstance(action, SendUpdateMetadata)]
+    assert {update.topic_partition.topic for request in requests for update in request.partitions} == {"kept"}
 
 
 def test_a_resigning_controller_ends_the_waits_for_deletions() -> None:

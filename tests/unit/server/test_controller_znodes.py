@@ -119,7 +119,7 @@ def test_reassignment_without_changes_completes_and_allows_the_next(
         await world.zookeeper.create(paths.REASSIGN_PARTITIONS, reassignment(*expected))
         await asyncio.sleep(SETTLED_S)
         assert await is_gone(world, paths.REASSIGN_PARTITIONS)
-        assert any(paths.REASSIGN_PARTITIONS in each.getMessage() for each in caplog.records) == is_refused
+        assert any(paths.REASSIGN_PARTITIONS in record.getMessage() for record in caplog.records) == is_refused
         # Broker 2 is never in sync here, so the next reassignment stays until it is cancelled.
         await world.zookeeper.create(paths.REASSIGN_PARTITIONS, reassignment(("a", 0, (0, 2))))
         await asyncio.sleep(SETTLED_S)
@@ -175,7 +175,7 @@ def test_preferred_election_from_a_znode_logs_elected_and_refused_partitions(
         await asyncio.sleep(SETTLED_S)
         assert await is_gone(world, paths.PREFERRED_REPLICA_ELECTION)
         assert world.controller.state.leaders[TopicPartition("a", 0)].leader == 1
-        output = [each.getMessage() for each in caplog.records]
+        output = [record.getMessage() for record in caplog.records]
         assert "leader election trigger=znode type=preferred count=1 partitions=a-0" in output
         assert (
             "leader election refused trigger=znode type=preferred count=1 "
@@ -194,7 +194,7 @@ def test_automatic_preferred_election_is_logged(caplog: pytest.LogCaptureFixture
         await asyncio.sleep(SETTLED_S)
         assert {state.leader for state in world.controller.state.leaders.values()} == {1}
         begin = "leader election trigger=automatic type=preferred count=250 partitions="
-        lines = [each.getMessage() for each in caplog.records if each.getMessage().startswith(begin)]
+        lines = [record.getMessage() for record in caplog.records if record.getMessage().startswith(begin)]
         named = [name for line in lines for name in line.removeprefix(begin).split(",")]
         assert len(lines) == 3
         assert sorted(named) == sorted(f"a-{partition}" for partition in range(250))
@@ -419,7 +419,7 @@ def test_cancelled_reads_leave_no_unawaited_calls(recwarn: pytest.WarningsRecord
     gc.freeze()  # Only what the scene creates is examined.
     simulate(main, seed=1)
     gc.collect()
-    assert [str(each.message) for each in recwarn] == []
+    assert [str(warning.message) for warning in recwarn] == []
 
 
 @pytest.mark.parametrize(

@@ -109,7 +109,7 @@ def test_any_corrupt_byte_loses_only_its_batch(damaged: int, load_buffer_bytes: 
         playback = GroupPlayback()
         replay = PartitionReplay(playback)
         take_in(DamagedLog(COMMITS, damaged, position), replay, load_buffer_bytes)
-        assert [(each.offset, each.last_offset) for each in replay.skipped] == [(2 * damaged, 2 * damaged + 1)], (
+        assert [(skip.offset, skip.last_offset) for skip in replay.skipped] == [(2 * damaged, 2 * damaged + 1)], (
             position
         )
         found = {tp.partition for group in filter(None, playback.groups(GroupConfig())) for tp in group.offsets}
@@ -122,8 +122,8 @@ def test_corrupt_batch_of_transactions_loses_only_its_transactional_ids(damaged:
         playback = TransactionPlayback()
         replay = PartitionReplay(playback)
         take_in(DamagedLog(TRANSACTIONS, damaged, position), replay, 1 << 20)
-        assert [(each.offset, each.last_offset) for each in replay.skipped] == [(damaged, damaged)], position
-        found = {each.producer.producer_id for each in playback.transactions()}
+        assert [(skip.offset, skip.last_offset) for skip in replay.skipped] == [(damaged, damaged)], position
+        found = {transaction.producer.producer_id for transaction in playback.transactions()}
         assert found == set(range(BATCHES)) - {damaged}, position
 
 
@@ -169,7 +169,7 @@ def test_rest_of_a_valid_batch_with_malformed_records_is_skipped(batch: bytes, f
     playback = GroupPlayback()
     replay = PartitionReplay(playback)
     batches = [COMMITS[1], batch, COMMITS[2]]
-    data = b"".join(number.to_bytes(8, "big") + each[8:] for number, each in zip((0, 2, 4), batches, strict=True))
+    data = b"".join(number.to_bytes(8, "big") + batch[8:] for number, batch in zip((0, 2, 4), batches, strict=True))
     for _ in replay.steps(cut_all(data, end_offset=6)):
         pass
     (skipped,) = replay.skipped
@@ -213,10 +213,10 @@ def test_a_batch_with_thousands_of_commits_is_replayed_in_steps() -> None:
     assert sum(counts) == len(commits)
     assert max(counts) <= RECORDS_PER_STEP
     assert {
-        tp: one.offset
+        tp: offset.offset
         for group in filter(None, playback.groups(GroupConfig()))
-        for tp, one in group.offsets.all().items()
-    } == {tp: one.offset for tp, one in commits.items()}
+        for tp, offset in group.offsets.all().items()
+    } == {tp: commit.offset for tp, commit in commits.items()}
 
 
 def test_a_long_record_counts_as_many() -> None:

@@ -17,8 +17,8 @@ def test_epoch_and_levels_follow_the_znode() -> None:
         known: list[FinalizedFeatures] = []
 
         def on_watch(event: WatchEvent) -> None:
-            for each in known:
-                each.on_watch(event)
+            for znode in known:
+                znode.on_watch(event)
 
         session, other = ensemble.session(on_watch=on_watch), ensemble.session()
         await session.start(10_000)

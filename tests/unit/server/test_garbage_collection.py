@@ -207,7 +207,7 @@ def test_a_partition_is_freed_without_the_garbage_collector(tmp_path: Path) -> N
 
     async def main(loop: SimLoop) -> None:
         disk = Disk(loop, tmp_path)
-        before = sum(isinstance(each, Partition | Log | Segment | OffsetIndex) for each in gc.get_objects())
+        before = sum(isinstance(object_, Partition | Log | Segment | OffsetIndex) for object_ in gc.get_objects())
         for index in range(5):
             partition = disk.lead("t", index, replicas=(0, 1))
             disk.append(partition, 3)
@@ -222,7 +222,7 @@ def test_a_partition_is_freed_without_the_garbage_collector(tmp_path: Path) -> N
             StopReplicaRequest(controller_id=0, controller_epoch=1, broker_epoch=-1, topic_states=[topic])
         )
         await disk.replicas.write_deletions()
-        after = sum(isinstance(each, Partition | Log | Segment | OffsetIndex) for each in gc.get_objects())
+        after = sum(isinstance(object_, Partition | Log | Segment | OffsetIndex) for object_ in gc.get_objects())
         assert after == before
         disk.close()
 

@@ -31,7 +31,8 @@ def found(folder: Path, properties: dict[str, str], *, connects: bool = False) -
 
     async def collect() -> list[tuple[str, str, str]]:
         return [
-            (each.severity.value, each.subject, each.message) async for each in findings(options, connects=connects)
+            (finding.severity.value, finding.subject, finding.message)
+            async for finding in findings(options, connects=connects)
         ]
 
     return asyncio.run(collect())
@@ -257,8 +258,8 @@ def test_zookeeper_is_compared_only_if_wanted(tmp_path: Path) -> None:
             "zookeeper.connect": server.connect,
         }
         options = StartOptions(DataFolder(tmp_path / "data"), file_properties=properties, overrides={})
-        without = [each async for each in findings(options, connects=False)]
-        found_there = [(each.subject, each.message) async for each in findings(options, connects=True)]
+        without = [finding async for finding in findings(options, connects=False)]
+        found_there = [(finding.subject, finding.message) async for finding in findings(options, connects=True)]
         await session.close()
         await server.stop()
         assert without == []

@@ -160,8 +160,8 @@ def test_failing_operation_raises_only_to_its_caller(by: str) -> None:
         purgatory: Purgatory[str] = Purgatory(timer)
         failing, other = Failing(1), Need(1)
         failing.future = asyncio.get_running_loop().create_future()
-        for each in (failing, other):
-            purgatory.complete_or_watch(each, ["a"], 100)
+        for operation in (failing, other):
+            purgatory.complete_or_watch(operation, ["a"], 100)
         failing.have = other.have = 1
         match by:
             case "check":

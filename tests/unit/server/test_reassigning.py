@@ -79,7 +79,7 @@ def test_a_replica_may_be_added_again_before_its_removal_is_acknowledged() -> No
     world.reassign(1, 2)
     assert world.state.replicas(T0) == (1, 2)
     actions = world.reassign(1, 2, 3)
-    reported = [each for each in actions if isinstance(each, SendLeaderAndIsr) and each.broker_id == 3]
+    reported = [action for action in actions if isinstance(action, SendLeaderAndIsr) and action.broker_id == 3]
     assert reported[0].partitions[0].is_new
     world.response()
     world.in_sync(1, 2, 3)
@@ -92,15 +92,15 @@ def test_a_replica_may_be_added_again_before_its_removal_is_acknowledged() -> No
 def test_partitions_of_one_reassignment_request_complete_independently() -> None:
     world = Moving(1, 2, 3, replicas=(1, 2))
     added = [
-        (each.broker_id, updates.topic_partition)
-        for each in world.reassign_both(1, 2, 3)
-        if isinstance(each, SendLeaderAndIsr)
-        for updates in each.partitions
+        (action.broker_id, updates.topic_partition)
+        for action in world.reassign_both(1, 2, 3)
+        if isinstance(action, SendLeaderAndIsr)
+        for updates in action.partitions
         if updates.is_new
     ]
     assert added == [(3, T0), (3, T1)]
-    stopped = [each for each in world.reassign_both() if isinstance(each, SendStopReplica)]
-    assert [(each.broker_id, set(each.partitions)) for each in stopped] == [(3, {T0, T1})]
+    stopped = [action for action in world.reassign_both() if isinstance(action, SendStopReplica)]
+    assert [(action.broker_id, set(action.partitions)) for action in stopped] == [(3, {T0, T1})]
     world.reassign_both(1, 3)
     world.live(1, 2)
     assert world.state.replicas(T1) == (1, 3, 2)
@@ -122,10 +122,10 @@ def test_cancelling_a_reassignment_moves_leadership_off_an_added_replica() -> No
     assert world.leader_and_isr == (3, (1, 2, 3))
     actions = world.reassign()
     assert [*world.leader_and_isr] == [1, (1, 2)]
-    roles = [number for number, each in enumerate(actions) if isinstance(each, SendLeaderAndIsr)]
-    stops = [number for number, each in enumerate(actions) if isinstance(each, SendStopReplica)]
+    roles = [number for number, action in enumerate(actions) if isinstance(action, SendLeaderAndIsr)]
+    stops = [number for number, action in enumerate(actions) if isinstance(action, SendStopReplica)]
     assert max(roles) < min(stops)
-    assert {each.broker_id for each in actions if isinstance(each, SendStopReplica)} == {3, 4}
+    assert {action.broker_id for action in actions if isinstance(action, SendStopReplica)} == {3, 4}
 
 
 def test_a_cancelled_reassignment_waits_for_offline_in_sync_replicas_to_lead() -> None:

@@ -171,7 +171,7 @@ def test_log_with_another_topic_id_is_refused_and_a_remedy_is_logged(
         manager = replica_manager(disk, runner.get_loop())
         assert reported(manager, UUID(int=6)) == {tp: ErrorCode.INCONSISTENT_TOPIC_ID}
         assert tp not in manager.partitions
-        (line,) = [each.getMessage() for each in caplog.records if "inconsistent topic id" in each.getMessage()]
+        (line,) = [record.getMessage() for record in caplog.records if "inconsistent topic id" in record.getMessage()]
         for output in (
             "partition=orders-0",
             "directory=/data/orders-0",
@@ -193,7 +193,9 @@ def test_malformed_partition_metadata_is_logged_and_rewritten(caplog: pytest.Log
         disk.write_atomically(path, b"version: 0\ntopic_id: ?")
         assert reported(replica_manager(disk, runner.get_loop()), UUID(int=5)) == {tp: ErrorCode.NONE}
         assert disk.read(path) == sound
-        (line,) = [each.getMessage() for each in caplog.records if "corrupt partition.metadata" in each.getMessage()]
+        (line,) = [
+            record.getMessage() for record in caplog.records if "corrupt partition.metadata" in record.getMessage()
+        ]
         assert f"{path} at position 0: topic_id is missing or malformed" in line
 
 

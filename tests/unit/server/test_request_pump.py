@@ -385,8 +385,8 @@ def test_a_kept_frame_stays_valid_while_more_bytes_arrive(closes: bool, is_behin
             assert replies[0].cancelled()
         else:
             replies[0].set_result([b"done"])
-            for one in waiting:
-                one.set_result([before])
+            for reply in waiting:
+                reply.set_result([before])
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert scene.pool.lent_bytes < len(large)

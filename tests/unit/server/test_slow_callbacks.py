@@ -125,7 +125,7 @@ def test_callbacks_are_timed_only_after_a_long_iteration() -> None:
     for now_s in (5.0 + TIMED_S / 2, 5.0 + TIMED_S):
         due.begin(now_s)
         taken_by.append(type(due).popleft)
-    assert [each is deque.popleft for each in taken_by] == [True, False, True]
+    assert [function is deque.popleft for function in taken_by] == [True, False, True]
 
 
 def test_the_line_about_an_iteration_without_timed_callbacks_says_so(caplog: pytest.LogCaptureFixture) -> None:
@@ -160,7 +160,7 @@ def test_the_line_about_a_long_iteration_has_the_stacks_of_the_loop(caplog: pyte
     stacks = [re.findall(r" stacks=(\S+)$", record.getMessage()) for record in caplog.records]
     module = __name__.rpartition(".")[2]
     function = "test_the_line_about_a_long_iteration_has_the_stacks_of_the_loop.keep_busy_until_sampled"
-    assert any(re.search(rf"\d+x:[^|]*\b{module}:\d+:{function}(\||$)", each) for each in chain.from_iterable(stacks))
+    assert any(re.search(rf"\d+x:[^|]*\b{module}:\d+:{function}(\||$)", stack) for stack in chain.from_iterable(stacks))
     assert not any(thread.name == "iteration-samples" for thread in threading.enumerate())
 
 

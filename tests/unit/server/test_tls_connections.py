@@ -236,7 +236,7 @@ def test_what_follows_a_request_that_came_alone_is_handled(
         [LONE, LONE, 5],
         [5],
     ]
-    arrivals = [[chance.randbytes(size) for size in each] for each in sizes]
+    arrivals = [[chance.randbytes(size) for size in of_client] for of_client in sizes]
 
     async def main() -> None:
         async with listening(lambda frame, _: [b"<", bytes(frame), b">"], properties) as (_, port):
@@ -414,8 +414,8 @@ def test_an_unexpected_failure_closes_its_own_connection(
                 writer.close()
 
     asyncio.run(main())
-    unexpected = [each for each in caplog.records if "failed unexpectedly" in each.getMessage()]
-    assert [each.exc_info is not None for each in unexpected] == [True, True]
+    unexpected = [record for record in caplog.records if "failed unexpectedly" in record.getMessage()]
+    assert [record.exc_info is not None for record in unexpected] == [True, True]
 
 
 def test_a_client_with_a_long_chain_of_certificates_is_refused_before_they_are_read(

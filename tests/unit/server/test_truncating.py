@@ -38,7 +38,11 @@ def filled(files: SimFiles) -> LogOnDisk:
 
 def state_of(log: Log) -> object:
     producers = log.producer_state.producers.values()
-    return log.log_end_offset, log.producer_state.end_offset, {one.producer_id: one.last_offset for one in producers}
+    return (
+        log.log_end_offset,
+        log.producer_state.end_offset,
+        {producer.producer_id: producer.last_offset for producer in producers},
+    )
 
 
 @for_rows("offset", [0, 1, 3, 12, 13, 17, 24, 26, 29, 30])

@@ -235,8 +235,8 @@ def test_a_connection_with_more_to_do_is_busy_also_if_it_has_few_turns() -> None
     loop, turns = steered()
     taken: list[str] = []
     slow = [Worker("slow", loop, taken, turn_s=0.002) for _ in range(100)]
-    for each in slow:
-        turns.take_or_queue(each)
+    for connection in slow:
+        turns.take_or_queue(connection)
     while len(taken) < 100:
         loop.iterate()
     for _ in range(10):

@@ -120,20 +120,20 @@ def test_removing_one_of_three_acls_leaves_the_others_on_all_brokers() -> None:
         removed = acl("a", Operation.WRITE)
         denial = AclBinding(removed.pattern, AclEntry("User:alice", "*", Operation.DELETE, Permission.DENY))
         await one.acls.create([acl("a", Operation.ALL), removed, denial])
-        await until(lambda: [other.allows("a", each) for each in operations] == [True, True, False])
+        await until(lambda: [other.allows("a", operation) for operation in operations] == [True, True, False])
         await other.acls.delete([AclFilter(TOPIC, "a", PatternType.LITERAL, operation=Operation.WRITE)])
         await until(lambda: removed not in one.acls.acls())
         for broker in (one, other):
-            assert [broker.allows("a", each) for each in operations] == [True, True, False]
+            assert [broker.allows("a", operation) for operation in operations] == [True, True, False]
 
     play(scene)
 
 
 def test_concurrent_changes_are_not_lost() -> None:
     async def scene(one: Broker, other: Broker) -> None:
-        operations = [each for each in Operation if Operation.ANY < each < Operation.CREATE_TOKENS]
+        operations = [operation for operation in Operation if Operation.ANY < operation < Operation.CREATE_TOKENS]
         await asyncio.gather(
-            *(broker.acls.create([acl("a", each)]) for each in operations for broker in (one, other)),
+            *(broker.acls.create([acl("a", operation)]) for operation in operations for broker in (one, other)),
         )
         data, _ = await one.session.get("/kafka-acl/Topic/a")
         assert len(json.loads(data)["acls"]) == len(operations)
@@ -215,7 +215,7 @@ def test_an_acl_in_several_filters_is_in_the_result_of_the_first() -> None:
     async def scene(one: Broker, _: Broker) -> None:
         await one.acls.create([acl("a"), acl("b")])
         deleted = await one.acls.delete([AclFilter(TOPIC, "b"), AclFilter(), AclFilter(TOPIC, "a")])
-        assert [[binding.pattern.name for binding, _ in each] for each in deleted] == [["b"], ["a"], []]
+        assert [[binding.pattern.name for binding, _ in binding_list] for binding_list in deleted] == [["b"], ["a"], []]
 
     play(scene)
 

@@ -106,7 +106,7 @@ class FakeBroker:
     async def close(self) -> None: ...
 
     async def gather(self, work: Sequence[Awaitable[T]]) -> list[T]:
-        return [await one for one in work]
+        return [await task for task in work]
 
     async def sleep(self, duration_ms: int) -> None:
         self.clock_ms += duration_ms

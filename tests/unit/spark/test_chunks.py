@@ -28,8 +28,8 @@ def batch(base: int, codec: Codec, size: int = 100) -> bytes:
 def decoded(data: bytes, size: int) -> list[tuple[int, bytes | None]]:
     view = memoryview(data)
     found: list[tuple[int, bytes | None]] = []
-    for one in chunks(view, list(iterate_batches(view)), size=size):
-        rows = decode(one, topic="t", partition=0, start=0, end=1 << 60)
+    for part in chunks(view, list(iterate_batches(view)), size=size):
+        rows = decode(part, topic="t", partition=0, start=0, end=1 << 60)
         found += zip(rows.column("offset").to_pylist(), rows.column("value").to_pylist(), strict=True)
     return found
 
@@ -55,9 +55,9 @@ def test_batches_of_all_codecs_follow_each_other(size: int, space: int, monkeypa
 def test_a_chunk_that_is_kept_does_not_change_when_its_memory_is_used_again() -> None:
     memories = Memories()
     views = [memoryview(batch(3 * n, Codec.LZ4)) for n in range(6)]
-    kept = [one for view in views for one in chunks(view, list(iterate_batches(view)), size=1, memories=memories)]
-    for one, view in zip(kept, views, strict=True):
-        rows = decode(one, topic="t", partition=0, start=0, end=1 << 60)
+    kept = [part for view in views for part in chunks(view, list(iterate_batches(view)), size=1, memories=memories)]
+    for part, view in zip(kept, views, strict=True):
+        rows = decode(part, topic="t", partition=0, start=0, end=1 << 60)
         found = zip(rows.column("offset").to_pylist(), rows.column("value").to_pylist(), strict=True)
         assert list(found) == expected(bytes(view))
 
@@ -67,8 +67,8 @@ def test_memory_is_used_again_once_its_chunk_is_dropped() -> None:
     view = memoryview(batch(0, Codec.LZ4))
     places = set()
     for _ in range(6):
-        for one in chunks(view, list(iterate_batches(view)), memories=memories):
-            places.add(one.buffer.ctypes.data)
+        for part in chunks(view, list(iterate_batches(view)), memories=memories):
+            places.add(part.buffer.ctypes.data)
     assert len(places) == 2
 
 

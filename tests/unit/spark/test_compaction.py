@@ -103,7 +103,7 @@ def test_files_are_merged_and_exports_continue(tmp_path: Path, table: TableOptio
 
 
 @pytest.mark.parametrize(
-    "table", [DATE, *(TableOptions(kind=one.kind, partition_by=Partitioning("date")) for one in TABLES)]
+    "table", [DATE, *(TableOptions(kind=options.kind, partition_by=Partitioning("date")) for options in TABLES)]
 )
 def test_files_are_merged_within_their_partition(tmp_path: Path, table: TableOptions) -> None:
     cluster = filled()
@@ -417,11 +417,11 @@ def test_a_compaction_is_read_by_no_earlier_kctl(tmp_path: Path, monkeypatch: py
 def test_bins_have_small_files_of_one_group_up_to_the_target(files: list[tuple[int, str]]) -> None:
     sources = [SourceFile(f"{number}", size, group) for number, (size, group) in enumerate(files)]
     bins = bins_of(sources, 100)
-    merged = [one for held in bins for one in held]
+    merged = [source for held in bins for source in held]
     assert len(set(merged)) == len(merged)
     for held in bins:
         assert len(held) > 1
-        assert len({one.group for one in held}) == 1
-        assert all(one.size < 75 for one in held)
-        assert sum(one.size for one in held) <= 100
-        assert held == sorted(held, key=lambda one: int(one.path))
+        assert len({source.group for source in held}) == 1
+        assert all(source.size < 75 for source in held)
+        assert sum(source.size for source in held) <= 100
+        assert held == sorted(held, key=lambda source: int(source.path))

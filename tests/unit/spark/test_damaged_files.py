@@ -67,10 +67,10 @@ def test_a_file_of_an_earlier_batch_that_is_gone_or_damaged_is_named(tmp_path: P
         assert ExistingExport(DiskFiles(tmp_path)).state().losses == {"orders": expected}
         path.write_bytes(whole)
     path.write_bytes(b"")
-    before = {one: one.stat().st_size for one in tmp_path.rglob("*.parquet")}
+    before = {path: path.stat().st_size for path in tmp_path.rglob("*.parquet")}
     with pytest.raises(DataLoss):
         run(cluster, tmp_path, table=table)
-    assert {one: one.stat().st_size for one in tmp_path.rglob("*.parquet")} == before
+    assert {path: path.stat().st_size for path in tmp_path.rglob("*.parquet")} == before
     assert len(run(cluster, tmp_path, table=table, on_data_loss=OnDataLoss.WARN).warnings) == 1
     path.write_bytes(whole)
     run(cluster, tmp_path, table=table)

@@ -112,7 +112,7 @@ def test_corrupt_batches_are_left_out_named_and_counted(tmp_path: Path) -> None:
         cluster = shared()
         run(cluster, folder, table=table)
         (batch,) = run(cluster, folder, table=table, **SKIP).batches
-        (found,) = [one for outcome in batch.outcomes.values() for one in outcome.unreadable]
+        (found,) = [range_ for outcome in batch.outcomes.values() for range_ in outcome.unreadable]
         assert found._replace(size=0) == Unreadable(
             batch.plan.ranges[0].tp, 5, 9, 0, "the batch at offset 5 fails its checksum"
         )

@@ -53,7 +53,7 @@ def read(
     client = ClusterClient(ClientSettings((("fake", 9092),), timeout_ms=1000), broker)
     range_ = OffsetRange(ORDERS, broker.topic_id if topic_id is None else topic_id, start, end, isolation, history)
     with RangeReader(client, range_, may_skip=may_skip) as reader:
-        batches = [one.base_offset for fetched in reader.responses() for one in fetched.batches]
+        batches = [header.base_offset for fetched in reader.responses() for header in fetched.batches]
         return batches, reader.lost
 
 
@@ -67,7 +67,7 @@ def test_readers_of_many_ranges_share_the_metadata_until_it_is_old_or_wrong() ->
         before = broker.metadata_requests
         range_ = OffsetRange(ORDERS, broker.topic_id, start, start + 10, IsolationLevel.READ_COMMITTED)
         with RangeReader(client, range_, may_skip=False, leaders=leaders) as reader:
-            assert [one.base_offset for fetched in reader.responses() for one in fetched.batches] == [start]
+            assert [header.base_offset for fetched in reader.responses() for header in fetched.batches] == [start]
         return broker.metadata_requests - before
 
     assert requests_of(0) >= 1
@@ -85,7 +85,9 @@ def test_aborted_batches_are_reported_apart() -> None:
     client = ClusterClient(ClientSettings((("fake", 9092),), timeout_ms=1000), broker)
     for isolation, expected in ((IsolationLevel.READ_COMMITTED, [0]), (IsolationLevel.READ_UNCOMMITTED, [])):
         with RangeReader(client, OffsetRange(ORDERS, broker.topic_id, 0, 21, isolation), may_skip=False) as reader:
-            assert [one.base_offset for fetched in reader.responses() for one in fetched.aborted] == expected
+            assert [
+                transaction.base_offset for fetched in reader.responses() for transaction in fetched.aborted
+            ] == expected
 
 
 def four_batches() -> FakeBroker:
@@ -247,8 +249,8 @@ def test_the_batches_hold_the_records() -> None:
         values = [
             record.value
             for fetched in reader.responses()
-            for one in fetched.batches
-            for record in iterate_records(fetched.data, one)
+            for header in fetched.batches
+            for record in iterate_records(fetched.data, header)
         ]
     assert values == [b"%d" % offset for offset in range(40)]
 
@@ -291,7 +293,7 @@ def test_records_up_to_the_truncation_are_read_where_losses_are_tolerated() -> N
     range_ = OffsetRange(ORDERS, broker.topic_id, 0, 40, IsolationLevel.READ_COMMITTED, KNOWN)
     with RangeReader(client, range_, may_skip=True) as reader:
         responses = reader.responses()
-        found += [one.base_offset for _ in range(3) for one in next(responses).batches]
+        found += [header.base_offset for _ in range(3) for header in next(responses).batches]
         with pytest.raises(DataLoss, match="truncated at offset 30"):
             next(responses)
     assert (found, reader.position) == ([0, 10, 20], 30)

@@ -66,8 +66,8 @@ def test_all_names_of_the_longest_topics_fit_into_a_file_system(tmp_path: Path) 
     files = DiskFiles(tmp_path)
     for path in paths:
         in_table = Partitioning("country").path_in_table(path.replace(".parquet", "+p01234567.parquet"), ("DE",))
-        for one in (path, in_table, f"{path}.json"):
-            assert files.create(one, b"x")
+        for name in (path, in_table, f"{path}.json"):
+            assert files.create(name, b"x")
 
 
 @pytest.mark.parametrize("topic", ["n" * 100, "n" * 101, "_" * 249])

@@ -52,4 +52,4 @@ def test_only_a_single_small_task_is_run_in_the_driver(
     assert {path: outcome.failure for path, outcome in outcomes.items()} == {task.path: expected for task in tasks}
     assert (seen[-1].files_done, seen[-1].offsets) == (count, count * offsets)
     if is_here:
-        assert [one.offsets for one in seen] == [2, offsets]
+        assert [progress.offsets for progress in seen] == [2, offsets]

@@ -108,7 +108,7 @@ class ObjectLake(Lake):
         return {path: bytes(obstore.get(self._store, path).bytes()) for path in self._paths()}
 
     def _paths(self) -> list[str]:
-        return [one["path"] for page in obstore.list(self._store) for one in page]
+        return [object_["path"] for page in obstore.list(self._store) for object_ in page]
 
 
 def _below(part: str, paths: Iterable[str]) -> list[str]:

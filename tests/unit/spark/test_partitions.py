@@ -201,7 +201,10 @@ def test_records_that_are_removed_between_two_attempts_leave_no_unknown_file(tmp
         cluster.removed = {(0, 10)}
         run(cluster, folder, table=DATE)
         found = offsets(folder)
-        assert found in (everything(cluster), [one for one in everything(cluster) if one not in {(0, 10), (0, 11)}])
+        assert found in (
+            everything(cluster),
+            [position for position in everything(cluster) if position not in {(0, 10), (0, 11)}],
+        )
         removed += len(found) == 17
         assert run(cluster, folder, table=DATE).batches == []
     assert 5 < removed < step - 5
@@ -261,7 +264,7 @@ def test_tables_have_partitions_by_a_field(tmp_path: Path, field: str) -> None:
     assert {row[name] or None for row in found} == {row["value"][name] or None for row in found}
     with contextlib.closing(iceberg.default_catalog(tmp_path / "iceberg")) as catalog:
         table = catalog.load_table(("kafka", "orders"))
-        assert [one.name for one in table.spec().fields] == [name]
+        assert [field.name for field in table.spec().fields] == [name]
         assert table.scan().to_arrow().num_rows == 28
         value = {"country": "'DE'", "id": "3", "is_new": "true"}[name]
         scan = table.scan(f"value.{name} = {value}")
@@ -292,8 +295,8 @@ def test_records_without_a_possible_partition_fail_or_become_dead_letters(
     keeps = DecodingOptions(value=JSON.value, keeps_bad=True)
     report = run(cluster, tmp_path, table=table, decoding=keeps)
     (batch,) = report.batches
-    assert sum(part.bad for one in batch.outcomes.values() for part in one.parts) == 6
-    assert {text for one in batch.outcomes.values() for text in one.reasons} == {reason}
+    assert sum(part.bad for outcome in batch.outcomes.values() for part in outcome.parts) == 6
+    assert {text for outcome in batch.outcomes.values() for text in outcome.reasons} == {reason}
     letters = offsets(tmp_path, "_dead_letters/**/*.parquet")
     assert sorted(letters + offsets(tmp_path, "orders/**/*.parquet")) == everything(cluster)
 
@@ -369,7 +372,7 @@ def test_a_missing_file_of_a_partition_is_named(tmp_path: Path) -> None:
 def test_the_lists_name_the_files(tmp_path: Path) -> None:
     run(daily(), tmp_path, table=DATE)
     lists = [json.loads(path.read_text()) for path in (tmp_path / "_kctl" / "lists" / "orders").iterdir()]
-    named = {file["path"] for one in lists for file in one["files"]}
+    named = {file["path"] for list_ in lists for file in list_["files"]}
     assert all(DiskFiles(tmp_path).size(path) for path in named)
     commit = json.loads((tmp_path / "_kctl" / "commits" / "000000000000.json").read_text())
     assert {path for file in commit["files"] for path in file["paths"]} == named

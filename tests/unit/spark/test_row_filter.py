@@ -232,7 +232,7 @@ def test_filtered_records_are_counted_and_verification_expects_them_to_be_absent
     table = TableOptions(kind=kind, rows=EVEN)
     cluster = orders()
     report = run(cluster, tmp_path, table=table, decoding=JSON)
-    assert sum(part.filtered for one in report.batches[0].outcomes.values() for part in one.parts) == 9
+    assert sum(part.filtered for outcome in report.batches[0].outcomes.values() for part in outcome.parts) == 9
     cluster.append(0, 4)
     run(cluster, tmp_path, table=table, decoding=JSON)
     assert exported(tmp_path, table) == even(cluster)
@@ -243,7 +243,7 @@ def test_filtered_records_are_counted_and_verification_expects_them_to_be_absent
     found = verify(cluster, tmp_path)
     assert found.is_equal
     assert found.filtered == 9
-    assert sum(one.topic_records or 0 for one in found.ranges) == len(even(cluster))
+    assert sum(range_.topic_records or 0 for range_ in found.ranges) == len(even(cluster))
     # A filtered record that is exported nevertheless is a difference.
     path = next(path for path in sorted(tmp_path.rglob("orders+0*.parquet")))
     held = pq.read_table(path, partitioning=None)
@@ -251,9 +251,9 @@ def test_filtered_records_are_counted_and_verification_expects_them_to_be_absent
     offsets = pa.array([1, *held.column(offset).to_pylist()[1:]])
     rewrite(path, held.set_column(offset, held.schema.field(offset), offsets))
     spoiled = verify(cluster, tmp_path)
-    assert sum(one.unexpected or 0 for one in spoiled.ranges) == 1
+    assert sum(range_.unexpected or 0 for range_ in spoiled.ranges) == 1
     # Tables do not record where the export began, so that their first offset is not missed.
-    assert sum(one.missing or 0 for one in spoiled.ranges) == (kind is TableKind.PARQUET)
+    assert sum(range_.missing or 0 for range_ in spoiled.ranges) == (kind is TableKind.PARQUET)
 
 
 @pytest.mark.parametrize("kind", KINDS)

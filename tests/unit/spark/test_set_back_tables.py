@@ -82,7 +82,7 @@ def restore_version(target: Path, batch: int) -> Callable[[], object]:
 def roll_back(target: Path, batch: int) -> Callable[[], object]:
     with contextlib.closing(iceberg.default_catalog(target)) as catalog:
         table = catalog.load_table(("kafka", "orders"))
-        snapshots = [one.snapshot_id for one in table.metadata.snapshots]
+        snapshots = [snapshot.snapshot_id for snapshot in table.metadata.snapshots]
         with table.manage_snapshots() as change:
             change.rollback_to_snapshot(snapshots[batch])
 

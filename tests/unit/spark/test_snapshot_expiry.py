@@ -51,8 +51,10 @@ def on_disk(folder: Path, suffix: str) -> set[str]:
 
 
 def used_manifests(table: Table) -> set[str]:
-    lists = {one.manifest_list for one in table.snapshots()}
-    return lists | {manifest.manifest_path for one in table.snapshots() for manifest in one.manifests(table.io)}
+    lists = {snapshot.manifest_list for snapshot in table.snapshots()}
+    return lists | {
+        manifest.manifest_path for snapshot in table.snapshots() for manifest in snapshot.manifests(table.io)
+    }
 
 
 def test_an_export_expires_old_snapshots_and_removes_their_manifests(tmp_path: Path, cluster: Cluster) -> None:
@@ -131,8 +133,8 @@ def test_a_clock_that_was_set_back_leaves_a_table_that_java_can_load(
     increments(cluster, tmp_path, 2)
     compact_export(CompactRequest(target_bytes=1 << 20), DiskFiles(tmp_path), StoppedClock())
     with table_in(tmp_path) as table:
-        snapshots = [one.timestamp_ms for one in table.metadata.snapshot_log]
-        updates = [one.timestamp_ms for one in table.metadata.metadata_log]
+        snapshots = [entry.timestamp_ms for entry in table.metadata.snapshot_log]
+        updates = [entry.timestamp_ms for entry in table.metadata.metadata_log]
         assert len(snapshots) == 4
         for times in ([*snapshots, table.metadata.last_updated_ms], [*updates, table.metadata.last_updated_ms]):
             assert times == sorted(times)

@@ -54,7 +54,7 @@ def test_a_failed_request_is_repeated_and_its_own_object_is_recognized(
     s3_server.set_faults(s3_url, [("PUT", path, fault)])
     report = run(cluster, tmp_path, files=open_files(target), table=table)
     assert s3_server.set_faults(s3_url, []) == []
-    assert [one.plan.batch for one in report.batches] == [1]
+    assert [batch.plan.batch for batch in report.batches] == [1]
     assert read(target, table) == expected_values(cluster)
     assert run(cluster, tmp_path, files=open_files(target), table=table).batches == []
 

@@ -98,45 +98,47 @@ def test_a_profile_counts_what_a_loop_over_the_records_counts(
     drawn: list[list[tuple[bytes | None, bytes | None, int]]], codec: Codec, start: int
 ) -> None:
     partitions = [
-        [record(offset, value, key=key, timestamp=time) for offset, (key, value, time) in enumerate(one)]
-        for one in drawn
+        [record(offset, value, key=key, timestamp=time) for offset, (key, value, time) in enumerate(profile)]
+        for profile in drawn
     ]
-    start = min(start, *(len(one) for one in partitions))
+    start = min(start, *(len(partition) for partition in partitions))
     found = profile_of(*partitions, start=start, codec=codec)
-    chosen = [one[start:] for one in partitions]
-    records = [record for one in chosen for record in one]
+    chosen = [partition[start:] for partition in partitions]
+    records = [record for records_of_one in chosen for record in records_of_one]
     assert found.records == len(records)
     assert (found.null_keys, found.null_values) == (
-        sum(one.key is None for one in records),
-        sum(one.value is None for one in records),
+        sum(record.key is None for record in records),
+        sum(record.value is None for record in records),
     )
     late = []
-    for one, row in zip(chosen, found.partitions, strict=True):
-        assert row.records == len(one)
-        assert row.value_bytes == sum(len(each.value or b"") for each in one)
-        assert row.key_bytes == sum(len(each.key or b"") for each in one)
-        times = [each.timestamp for each in one if each.timestamp != -1]
+    for records_of_one, row in zip(chosen, found.partitions, strict=True):
+        assert row.records == len(records_of_one)
+        assert row.value_bytes == sum(len(each.value or b"") for each in records_of_one)
+        assert row.key_bytes == sum(len(each.key or b"") for each in records_of_one)
+        times = [each.timestamp for each in records_of_one if each.timestamp != -1]
         assert (row.min_timestamp, row.max_timestamp) == ((min(times), max(times)) if times else (None, None))
         behind = [max(times[:at], default=time) - time for at, time in enumerate(times)]
-        late += [each for each in behind if each > 0]
+        late += [lateness_ms for lateness_ms in behind if lateness_ms > 0]
         assert row.lateness_ms_max == max([0, *behind])
     assert (found.out_of_order, found.lateness_ms.max or 0) == (len(late), max(late, default=0))
-    assert found.without_timestamp == sum(one.timestamp == -1 for one in records)
-    assert sum(one.records for one in found.times) == len(records) - found.without_timestamp
-    keys = Counter(one.key for one in records if one.key is not None)
+    assert found.without_timestamp == sum(record.timestamp == -1 for record in records)
+    assert sum(time_.records for time_ in found.times) == len(records) - found.without_timestamp
+    keys = Counter(record.key for record in records if record.key is not None)
     assert (found.keys.distinct, found.keys.distinct_error, found.keys.frequency_error) == (len(keys), 0, 0)
     assert [one.records for one in found.keys.top] == sorted(keys.values(), reverse=True)[: profiler.TOP_KEYS]
-    sizes = [len(one.value) for one in records if one.value is not None]
+    sizes = [len(record.value) for record in records if record.value is not None]
     assert (found.value_sizes.counted, found.value_sizes.max) == (len(sizes), max(sizes, default=None))
-    assert sum(one.counted for one in found.value_sizes.bars) == len(sizes)
+    assert sum(bar.counted for bar in found.value_sizes.bars) == len(sizes)
     ids = Counter(
-        struct.unpack(">xI", one.value[:5])[0]
-        for one in records
-        if one.value and one.value[:1] == b"\0" and len(one.value) >= 5
+        struct.unpack(">xI", record.value[:5])[0]
+        for record in records
+        if record.value and record.value[:1] == b"\0" and len(record.value) >= 5
     )
-    assert {one.schema_id: one.values for one in found.values.schema_ids} == ids
-    assert sum(one.records for one in found.slices) == len(records)
-    spread = Counter(key for one in chosen for key in {each.key for each in one if each.key is not None})
+    assert {id_.schema_id: id_.values for id_ in found.values.schema_ids} == ids
+    assert sum(slice_.records for slice_ in found.slices) == len(records)
+    spread = Counter(
+        key for drawn_records in chosen for key in {each.key for each in drawn_records if each.key is not None}
+    )
     assert found.keys.in_several_partitions == sum(count > 1 for count in spread.values())
     json.dumps(found)
 
@@ -152,8 +154,8 @@ def test_percentiles_are_at_most_a_thirty_second_too_high(numbers: list[int]) ->
     assert (histogram.min, histogram.max, histogram.total) == (min(numbers), max(numbers), sum(numbers))
     shown = histogram.bars()
     assert len(shown) <= BARS_MAX
-    assert [one.counted for one in shown] == [sum(one.low <= number <= one.high for number in numbers) for one in shown]
-    assert sum(one.counted for one in shown) == len(numbers)
+    assert [bar.counted for bar in shown] == [sum(bar.low <= number <= bar.high for number in numbers) for bar in shown]
+    assert sum(bar.counted for bar in shown) == len(numbers)
 
 
 def test_distinct_keys_are_estimated_in_bounded_memory() -> None:
@@ -182,7 +184,7 @@ def test_counts_of_frequent_keys_are_lower_bounds_with_the_stated_error() -> Non
         true.update(dict(zip(distinct.tolist(), counts.tolist(), strict=True)))
         keys.add(distinct.astype(np.uint64), counts, lambda index, of=distinct: b"%d" % of[index])  # type: ignore[misc]
     assert 0 < keys.error <= true.total() / 100
-    found = {int(one.key): one.records for one in keys.top(100)}
+    found = {int(row.key): row.records for row in keys.top(100)}
     assert all(true[key] - keys.error <= count <= true[key] for key, count in found.items())
     assert {key for key, count in true.items() if count > keys.error} <= found.keys()
 
@@ -192,12 +194,12 @@ def test_a_few_wrong_timestamps_do_not_cost_the_resolution_of_the_others() -> No
     for hour in range(24):
         counts.add(1_793_491_200_000 + np.arange(hour * 3_600_000, (hour + 1) * 3_600_000, 5_000))
     counts.add(np.array([-(2**62) // 1000, 0, 5, 2**62 // 1000], np.int64))
-    assert sum(one.records for one in counts.buckets()) == 24 * 720 + 4
+    assert sum(bucket.records for bucket in counts.buckets()) == 24 * 720 + 4
     assert counts.width_ms <= 64_000
     shown, width_ms, outside = bars(counts.buckets(), counts.width_ms, 90)
     assert outside == 4
     assert 24 * 3_600_000 / 90 <= width_ms <= 24 * 3_600_000 / 40
-    assert sum(one.records for one in shown) == 24 * 720
+    assert sum(bar.records for bar in shown) == 24 * 720
 
 
 def test_fields_that_appear_end_or_change_their_type_are_named() -> None:
@@ -212,8 +214,8 @@ def test_fields_that_appear_end_or_change_their_type_are_named() -> None:
         return json.dumps(found).encode()
 
     found = profile_of([record(offset, value(offset)) for offset in range(2_000)], per_batch=100)
-    by_name = {one.field: one for one in found.values.fields}
-    assert {name: one.changes for name, one in by_name.items() if one.changes} == {
+    by_name = {field.field: field for field in found.values.fields}
+    assert {name: field.changes for name, field in by_name.items() if field.changes} == {
         "amount": ["number becomes string in slice 10"],
         "currency": ["new since slice 15"],
         "currency.code": ["new since slice 15"],
@@ -244,7 +246,7 @@ def test_the_sample_of_values_is_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
     found = profile_of(*partitions, per_batch=64)
     assert 50 - 4 <= found.values.sampled <= 50 + 4
     assert (len(found.values.fields), found.values.has_more_fields) == (30, True)
-    assert sum(one.sampled_objects > 0 for one in found.slices) >= 18
+    assert sum(slice_.sampled_objects > 0 for slice_ in found.slices) >= 18
 
 
 def test_a_gap_of_compaction_costs_at_most_its_share_of_the_sample() -> None:
@@ -264,5 +266,5 @@ def test_records_of_a_batch_before_and_after_the_range_are_not_counted() -> None
     records = [record(offset, b"%d" % offset, key=b"%d" % offset) for offset in range(10)]
     found = profile_of(records, start=3, end=5, per_batch=10)
     assert found.records == 2
-    assert {one.key for one in found.keys.top} == {"3", "4"}
+    assert {row.key for row in found.keys.top} == {"3", "4"}
     assert found.partitions[0].value_bytes == 2

@@ -77,7 +77,7 @@ def assert_exact(cluster: Cluster, folder: Path, table: TableOptions) -> None:
     assert sorted(places) == [(p, offset) for p, end in enumerate(cluster.ends) for offset in range(end)]
     for row in good:
         whole = {**row["value"], **json.loads(row["value_rest"] or "{}")}
-        assert {name: one for name, one in whole.items() if one is not None} == json.loads(
+        assert {name: value for name, value in whole.items() if value is not None} == json.loads(
             with_bad_records(row["partition"], row["offset"])
         )
     for row in bad:
@@ -127,8 +127,8 @@ def test_a_field_that_appears_later_becomes_a_column(tmp_path: Path, table: Tabl
     assert [row["offset"] for row in rows] == list(range(35))
     for row in rows:
         assert row["value_rest"] is None
-        found = {name: one for name, one in row["value"].items() if one is not None}
-        found["address"] = {name: one for name, one in found["address"].items() if one is not None}
+        found = {name: value for name, value in row["value"].items() if value is not None}
+        found["address"] = {name: value for name, value in found["address"].items() if value is not None}
         assert found == json.loads(with_new_field(0, row["offset"]))
     if table.kind is TableKind.PARQUET:
         names = [
@@ -186,7 +186,7 @@ def test_commits_name_the_dead_letters(tmp_path: Path) -> None:
     cluster.value = with_bad_records
     run(cluster, tmp_path, decoding=LENIENT)
     commit = json.loads((tmp_path / "_kctl" / "commits" / "000000000000.json").read_text())
-    assert {one["path"]: one["records"] for one in commit["dead_letters"]} == {
+    assert {letter["path"]: letter["records"] for letter in commit["dead_letters"]} == {
         path.relative_to(tmp_path).as_posix(): pq.read_metadata(path).num_rows
         for path in (tmp_path / "_dead_letters").rglob("*.parquet")
     }

@@ -151,7 +151,7 @@ def test_log_entries_have_a_version_that_earlier_kctl_refuses(tmp_path: Path) ->
     exported(tmp_path)
     compact(tmp_path)
     entries = [json.loads(path.read_text()) for path in sorted((tmp_path / "_kctl").rglob("0*.json"))]
-    assert {one["version"] for one in entries if "compaction" not in one} == {5}
+    assert {entry["version"] for entry in entries if "compaction" not in entry} == {5}
     columns = entries[-1].get("topics", {}).get("orders", {}).get("value", {"type": "variant"})
     assert columns["type"] == "variant"
 
@@ -171,7 +171,7 @@ def test_variants_are_compared_with_the_values_of_the_topic(tmp_path: Path) -> N
     assert (found.is_equal, found.warnings) == (True, [])
     changed = {(0, 1): b'[0, {"id": "other"}]', (0, 3): b"0", (0, 5): b"null"}
     cluster.value = lambda partition, offset: changed.get((partition, offset), of_any_kind(partition, offset))
-    assert [(one.different, one.offset) for one in verify(cluster, tmp_path).ranges] == [(3, 1), (0, None)]
+    assert [(range_.different, range_.offset) for range_ in verify(cluster, tmp_path).ranges] == [(3, 1), (0, None)]
     cluster.value = of_any_kind
     min((tmp_path / "orders").iterdir()).unlink()
     assert not verify(cluster, tmp_path).is_equal
@@ -184,7 +184,7 @@ def test_variants_are_compared_beside_dead_letters(tmp_path: Path) -> None:
     found = verify(cluster, tmp_path)
     assert (found.is_equal, found.warnings) == (True, [])
     cluster.value = lambda partition, offset: b"[" if offset == 3 else of_any_kind(partition, offset)
-    assert [one.different for one in verify(cluster, tmp_path).ranges] == [1, 1]
+    assert [range_.different for range_ in verify(cluster, tmp_path).ranges] == [1, 1]
 
 
 def test_records_that_are_not_json_become_dead_letters_with_the_reasons_of_json(tmp_path: Path) -> None:

@@ -106,7 +106,7 @@ def rewrite(path: Path, table: pa.Table) -> None:
 
 
 def only_different(found: Verification) -> VerifiedRange:
-    (row,) = [one for one in found.ranges if one.status == "different"]
+    (row,) = [range_ for range_ in found.ranges if range_.status == "different"]
     return row
 
 

@@ -73,7 +73,7 @@ def test_a_directory_in_place_of_a_file_affects_that_log_only(
     path.unlink(missing_ok=True)
     path.mkdir()
     (path / "precious").write_text("kept")
-    before = {each.name for each in (tmp_path / "bad-0").iterdir()}
+    before = {path.name for path in (tmp_path / "bad-0").iterdir()}
     manager = manager_on(tmp_path)
     (line,) = complaints(caplog)
     assert line.startswith(f"cannot load log, its partition is offline path={tmp_path}/bad-0 error={path}: ")
@@ -83,7 +83,7 @@ def test_a_directory_in_place_of_a_file_affects_that_log_only(
     assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     manager.clean_shutdown()
     assert (path / "precious").read_text() == "kept"
-    assert {each.name for each in (tmp_path / "bad-0").iterdir()} >= before
+    assert {path.name for path in (tmp_path / "bad-0").iterdir()} >= before
 
 
 @WAYS_TO_END

@@ -65,7 +65,7 @@ def test_records_before_the_log_start_are_left_out(on_disk: LogOnDisk) -> None:
 @pytest.mark.parametrize("index", [0, 2, -1])
 def test_damage_at_the_end_of_a_segment_loses_nothing_of_the_next(on_disk: LogOnDisk, index: int) -> None:
     segments = on_disk.log.segments
-    segment, ends = segments[index], [*(each.base_offset for each in segments[1:]), RECORDS]
+    segment, ends = segments[index], [*(segment.base_offset for segment in segments[1:]), RECORDS]
     last = list(segment.headers())[-1]
     segment.file.write_at(last.position + 8, b"\x7f")
     offsets, (lost,) = read(on_disk)

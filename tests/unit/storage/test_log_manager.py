@@ -143,7 +143,7 @@ def test_retention_and_flushes_go_over_all_logs() -> None:
 
 def created(manager: LogManager, partitions: int, *, config: LogConfig | None = None) -> CreationPlan:
     """New logs of a topic, created as in a thread."""
-    wanted = [NewLog(TopicPartition("orders", each), config or LogConfig()) for each in range(partitions)]
+    wanted = [NewLog(TopicPartition("orders", number), config or LogConfig()) for number in range(partitions)]
     plan = manager.creation.plan(wanted)
     plan.run()
     manager.creation.take(plan)

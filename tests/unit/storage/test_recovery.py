@@ -225,7 +225,7 @@ def test_damage_near_the_end_after_a_clean_shutdown_loses_nothing_else(
     machine.files.open(segment.path(".log")).write_at(victim.position + 8, bytes(4))
     log = machine.open(recovery_point=10)
     assert log.log_end_offset == 10
-    assert [each.base_offset for each in log.segments] == [0, 10]
+    assert [segment.base_offset for segment in log.segments] == [0, 10]
     assert log.segments[0].size == size
     (line,) = [record.getMessage() for record in caplog.records if record.name == "kctl.storage.recovery.recovery"]
     assert "appending to a new segment path=/data/orders-0 offset=10 error=" in line
@@ -269,7 +269,11 @@ def test_index_is_rebuilt_past_damage(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def sound_headers(log: Log) -> list[BatchHeader]:
-    return [header for each in log.segments for header in read_past_damage(each.file, each.base_offset, each.size)]
+    return [
+        header
+        for segment in log.segments
+        for header in read_past_damage(segment.file, segment.base_offset, segment.size)
+    ]
 
 
 def test_batches_that_go_back_in_offsets_are_damage() -> None:

@@ -353,7 +353,7 @@ class TestLoading:
             log.append(PARTITION, build_batch(records), required_acks=-1, timeout_ms=0)
             host = await Host(loop, log).start()
             _, _, found = await host.coordinator.transactions()
-            assert [each.transactional_id for each in found] == ["good"]
+            assert [listed.transactional_id for listed in found] == ["good"]
             await host.coordinator.stop()
 
         with caplog.at_level(logging.WARNING):

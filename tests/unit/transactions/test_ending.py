@@ -24,7 +24,7 @@ def completed(*, committed: bool) -> TransactionState:
 
 
 def states_in_log(world: TransactionWorld) -> list[TransactionState]:
-    return [each.state for each in world.log if each is not None]
+    return [snapshot.state for snapshot in world.log if snapshot is not None]
 
 
 def test_partitions_are_persisted_before_the_response() -> None:

@@ -182,7 +182,11 @@ def errors_of(response: Any) -> list[int]:
 
 
 def results_of(response: Any) -> list[tuple[str, int, int]]:
-    return [(topic.name, each.partition_index, each.error_code) for topic in response.results for each in topic.results]
+    return [
+        (topic.name, result.partition_index, result.error_code)
+        for topic in response.results
+        for result in topic.results
+    ]
 
 
 async def fenced_producer(broker: Broker) -> dict[str, Any]:
@@ -578,7 +582,8 @@ class TestDescriptions:
             reply = await broker.call(request, 0)
             assert (reply.error_code, reply.unknown_state_filters) == (NONE, ["Sleepy"])
             assert [
-                (each.transactional_id, each.producer_id, each.transaction_state) for each in reply.transaction_states
+                (state.transactional_id, state.producer_id, state.transaction_state)
+                for state in reply.transaction_states
             ] == [("a", producer["producer_id"], "Ongoing")]
 
         on_a_broker(play)
@@ -590,7 +595,7 @@ def produce(*batches: bytes, transactional_id: str | None = None, acks: int = 1)
         transactional_id=transactional_id,
         acks=acks,
         timeout_ms=1,
-        topic_data=[TopicProduceData(name="t", partition_data=[each]) for each in partitions],
+        topic_data=[TopicProduceData(name="t", partition_data=[partition]) for partition in partitions],
     )
 
 
@@ -609,7 +614,7 @@ class TestProduce:
     def test_transactional_records_are_taken_with_their_transactional_id(self, version: int) -> None:
         async def play(broker: Broker) -> None:
             reply = await broker.call(produce(batch_of(1), batch_of(1), transactional_id="id"), version)
-            assert [each.partition_responses[0].error_code for each in reply.responses] == [NONE, NONE]
+            assert [response.partition_responses[0].error_code for response in reply.responses] == [NONE, NONE]
             assert len(broker.replicas.produced) == 2
 
         on_a_broker(play)
@@ -629,7 +634,7 @@ class TestProduce:
     def test_request_mixing_transactional_and_other_batches_is_refused(self, request_: Any, code: ErrorCode) -> None:
         async def play(broker: Broker) -> None:
             reply = await broker.call(request_, 9)
-            assert [each.partition_responses[0].error_code for each in reply.responses] == [code, code]
+            assert [response.partition_responses[0].error_code for response in reply.responses] == [code, code]
             assert broker.replicas.produced == []
 
         on_a_broker(play)
@@ -638,6 +643,6 @@ class TestProduce:
         async def play(broker: Broker) -> None:
             batches = [batch_of(1, is_transactional=False), batch_of(2, is_transactional=False)]
             reply = await broker.call(produce(*batches), 9)
-            assert [each.partition_responses[0].error_code for each in reply.responses] == [NONE, NONE]
+            assert [response.partition_responses[0].error_code for response in reply.responses] == [NONE, NONE]
 
         on_a_broker(play)

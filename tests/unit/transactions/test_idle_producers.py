@@ -64,4 +64,4 @@ async def _produce(
 async def _producers(connection: Connection) -> set[int]:
     request = DescribeProducersRequest(topics=[TopicRequest(name="t", partition_indexes=[0])])
     response = await connection.send(request, DescribeProducersResponse)
-    return {each.producer_id for each in response.topics[0].partitions[0].active_producers}
+    return {producer.producer_id for producer in response.topics[0].partitions[0].active_producers}

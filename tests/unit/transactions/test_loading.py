@@ -64,7 +64,10 @@ def test_unreadable_record_is_skipped_with_one_log_line_and_the_rest_loads(
     async def main(loop: SimLoop) -> None:
         sound = [transaction_record(name, snapshot(), 1) for name in ("before", "after")]
         host = await Host(loop, log_with([sound[0], Record(0, 1, key, value), sound[1]])).start()
-        assert {each.transactional_id for each in (await host.coordinator.transactions())[2]} == {"before", "after"}
+        assert {transaction.transactional_id for transaction in (await host.coordinator.transactions())[2]} == {
+            "before",
+            "after",
+        }
         assert host.coordinator.describe("after")[1] == snapshot()
         await host.coordinator.stop()
 
@@ -106,7 +109,7 @@ def test_key_types_of_newer_brokers_are_skipped_without_a_log_line(caplog: pytes
     async def main(loop: SimLoop) -> None:
         sound = transaction_record("sound", snapshot(), 1)
         host = await Host(loop, log_with([Record(0, 1, b"\x00\x63" + KEY[2:], b"?"), sound])).start()
-        assert [each.transactional_id for each in (await host.coordinator.transactions())[2]] == ["sound"]
+        assert [transaction.transactional_id for transaction in (await host.coordinator.transactions())[2]] == ["sound"]
         await host.coordinator.stop()
 
     with caplog.at_level(logging.WARNING):
@@ -123,7 +126,10 @@ def test_batch_with_a_wrong_checksum_is_skipped_with_one_log_line_and_the_rest_l
             log.append(0, build_batch([transaction_record(name, snapshot(), 1)]), required_acks=-1, timeout_ms=0)
         log.batches[0][1] = log.batches[0][1].replace(b"broken", b"brokeN")
         host = await Host(loop, log).start()
-        assert {each.transactional_id for each in (await host.coordinator.transactions())[2]} == {"before", "after"}
+        assert {transaction.transactional_id for transaction in (await host.coordinator.transactions())[2]} == {
+            "before",
+            "after",
+        }
         await host.coordinator.stop()
 
     with caplog.at_level(logging.WARNING):

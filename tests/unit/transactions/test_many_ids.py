@@ -32,11 +32,11 @@ async def host_with_parked_requests(loop: SimLoop) -> tuple[Host, list[asyncio.F
     host = await Host(loop, MemoryOffsetsLog(partitions=1)).start()
     host.log.holds = True
     replies = [host.coordinator.init_producer(name, timeout_ms=60_000, expected=None) for name in NAMES]
-    requests = [each for each in replies if isinstance(each, asyncio.Future)]
+    requests = [reply for reply in replies if isinstance(reply, asyncio.Future)]
     await asyncio.sleep(0.1)
     assert len(host.coordinator.hosted) == IDS
     assert len(requests) == IDS
-    assert not any(each.done() for each in requests)
+    assert not any(request.done() for request in requests)
     return host, requests
 
 
@@ -60,9 +60,9 @@ def test_parked_requests_are_completed_some_at_a_time() -> None:
         host, requests = await host_with_parked_requests(loop)
         host.coordinator.partitions.on_resign(0)
         assert not host.coordinator.hosted
-        assert sum(each.done() for each in requests) == PER_TURN
+        assert sum(request.done() for request in requests) == PER_TURN
         await asyncio.sleep(1)
-        assert {each.result().error for each in requests} == {ErrorCode.NOT_COORDINATOR}
+        assert {request.result().error for request in requests} == {ErrorCode.NOT_COORDINATOR}
         await host.coordinator.stop()
 
     simulate(main, seed=1)
@@ -72,7 +72,7 @@ def test_a_stop_completes_all_of_them() -> None:
     async def main(loop: SimLoop) -> None:
         host, requests = await host_with_parked_requests(loop)
         await host.coordinator.stop()
-        assert {each.error for each in await asyncio.gather(*requests)} == {ErrorCode.NOT_COORDINATOR}
+        assert {request.error for request in await asyncio.gather(*requests)} == {ErrorCode.NOT_COORDINATOR}
 
     simulate(main, seed=1)
 

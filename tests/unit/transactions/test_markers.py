@@ -87,7 +87,7 @@ def test_one_marker_request_per_broker_is_in_flight_and_later_markers_are_batche
         host.others.gate = asyncio.Event()
         jobs = [Sending(host, T0, producer=ProducerIdAndEpoch(1, 0))]
         await asyncio.sleep(0.001)
-        jobs += [Sending(host, each, producer=ProducerIdAndEpoch(2 + each.partition, 0)) for each in (T1, U0)]
+        jobs += [Sending(host, tp, producer=ProducerIdAndEpoch(2 + tp.partition, 0)) for tp in (T1, U0)]
         await asyncio.sleep(0.001)
         assert len(host.others.requests) == 1
         host.others.gate.set()

@@ -72,7 +72,7 @@ class Reader:
         self._take(piece.read(), reported)
 
     def _take(self, data: bytes, reported: list[AbortedTransaction]) -> None:
-        aborted = [(each.first_offset, each.producer_id) for each in reported]
+        aborted = [(transaction.first_offset, transaction.producer_id) for transaction in reported]
         heapq.heapify(aborted)
         ignored: set[int] = set()
         for header in iterate_batches(data):

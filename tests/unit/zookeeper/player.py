@@ -56,7 +56,7 @@ class Player:
 
     def multi(self, *operations: requests.Create | requests.Delete | requests.SetData | requests.Check) -> list[str]:
         response = run_at_once(self.keeper.multi(self, requests.Multi(operations), wall_ms=5))
-        return [each.code.name if isinstance(each, responses.Failed) else "ok" for each in response.results]
+        return [result.code.name if isinstance(result, responses.Failed) else "ok" for result in response.results]
 
     def get(self, path: str, *, watch: bool = False) -> bytes | str | None:
         response = self._read(requests.GetData(path, watch))

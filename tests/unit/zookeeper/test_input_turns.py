@@ -69,7 +69,7 @@ def test_no_iteration_reads_for_longer_than_a_turn_and_all_frames_are_read() -> 
         loop.close()
     assert max(counts) <= TURN_S / FRAME_S + 1
     for number, reader in enumerate(readers):
-        own = [each for each in read if each // 1000 == number]
+        own = [number_read for number_read in read if number_read // 1000 == number]
         assert own == list(range(1000 * number, 1000 * number + 50))
         assert reader.reasons == set()
 

@@ -300,7 +300,7 @@ def test_reads_of_many_nodes_fail_one_by_one(one: Player) -> None:
     one.create("/a", b"x")
     response = one.call(requests.MultiRead((requests.GetData("/a"), requests.GetChildren("/nowhere"))))
     assert isinstance(response, responses.Results)
-    kinds = [type(each).__name__ for each in response.results]
+    kinds = [type(result).__name__ for result in response.results]
     assert kinds == ["Data", "Failed"]
 
 

@@ -34,7 +34,7 @@ def everything(keeper: Keeper) -> object:
         path = paths.pop()
         nodes[path] = (tree.node(path), tree.stat(path))
         paths += [f"{path.rstrip('/')}/{name}" for name in tree.children(path)]
-    sessions = sorted((each.id, each.password, each.timeout_ms) for each in keeper.sessions)
+    sessions = sorted((session.id, session.password, session.timeout_ms) for session in keeper.sessions)
     return keeper.zxid, nodes, sessions, {owner: set(paths) for owner, paths in tree.ephemerals.items()}
 
 

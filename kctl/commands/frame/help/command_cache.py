@@ -44,7 +44,7 @@ class Described(NamedTuple):
 
 
 def read_described(name: str) -> Described | None:
-    """The stored description of a command (`topics create`), of a noun, or with an empty name of the program."""
+    """Return the stored description of a command (`topics create`), of a noun, or with an empty name of the program."""
     path = _path(name)
     text = _read(path) if path is not None else None
     if text is None:
@@ -57,7 +57,7 @@ def read_described(name: str) -> Described | None:
 
 
 def store_described(name: str, described: Described) -> None:
-    """Stores a description that was just made."""
+    """Store a description that was just made."""
     path = _path(name)
     if path is None:
         return
@@ -76,7 +76,7 @@ def _key() -> str:
 
 
 def _source(path: str) -> str:
-    """The line about a source file: time of its last change, size and path; only the path if there is none."""
+    """Return the line about a source file: time of its last change, size and path; only the path if there is none."""
     try:
         status = os.stat(path)
     except (OSError, ValueError):
@@ -85,7 +85,7 @@ def _source(path: str) -> str:
 
 
 def _path(name: str) -> str | None:
-    """The path of the file of a command, which may not exist; None if there is no folder for it."""
+    """Return the path of the file of a command, which may not exist; None if there is no folder for it."""
     folder = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     if not os.path.isabs(folder) or _NAME.fullmatch(name) is None:
         return None
@@ -93,12 +93,12 @@ def _path(name: str) -> str | None:
 
 
 def _is_private(status: os.stat_result) -> bool:
-    """Whether only this user can have written it."""
+    """Return whether only this user can have written it."""
     return status.st_uid == os.geteuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 def _are_folders_private(path: str) -> bool:
-    """Whether this is true of the folder of the file and of the one above it.  Raises OSError."""
+    """Return whether this is true of the folder of the file and of the one above it.  Raises OSError."""
     folder = os.path.dirname(path)
     statuses = [os.lstat(folder), os.lstat(os.path.dirname(folder))]
     return all(stat.S_ISDIR(status.st_mode) and _is_private(status) for status in statuses)
@@ -117,7 +117,7 @@ def _read(path: str) -> str | None:
 
 
 def _write(path: str, data: bytes) -> None:
-    """Replaces the file as a whole, unless another user can write to its folder.  Raises OSError."""
+    """Replace the file as a whole, unless another user can write to its folder.  Raises OSError."""
     from pathlib import Path  # noqa: PLC0415 - takes a tenth of the time of --help, which only reads
 
     from kctl.system.user_files import replace_private  # noqa: PLC0415 - same

@@ -37,7 +37,7 @@ _CODE = re.compile(r"`([^`]+)`")
 
 
 def man_pages(commands: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """The text of each page by the name of its file, from the commands by noun and verb."""
+    """Return the text of each page by the name of its file, from the commands by noun and verb."""
     pages = {"kctl.1": _page(_program())}
     for noun, verbs in commands.items():
         pages[f"kctl-{noun}.1"] = _page(_noun(noun, verbs))
@@ -132,7 +132,7 @@ def _paragraphs(text: str) -> Iterator[str]:
     for paragraph in filter(None, text.split("\n\n")):
         yield ".PP"
         pieces = _CODE.split(" ".join(paragraph.split()))
-        yield "".join(f"\\fB{_text(one)}\\fR" if number % 2 else _text(one) for number, one in enumerate(pieces))
+        yield "".join(f"\\fB{_text(piece)}\\fR" if number % 2 else _text(piece) for number, piece in enumerate(pieces))
 
 
 def _name(noun: str, verb: str) -> str:
@@ -140,7 +140,7 @@ def _name(noun: str, verb: str) -> str:
 
 
 def _text(text: str) -> str:
-    """Text for roff, with leading dots and quotation marks escaped."""
+    """Return the text for roff, with leading dots and quotation marks escaped."""
     escaped = text.translate(_ESCAPES)
     return f"\\&{escaped}" if escaped.startswith((".", "'")) else escaped
 
@@ -188,7 +188,7 @@ INTRODUCTION = """\
 
 
 def cli_reference(commands: Mapping[str, Mapping[str, Any]]) -> str:
-    """The whole page, from the commands by noun and verb."""
+    """Return the whole page, from the commands by noun and verb."""
     lines = [INTRODUCTION, "## Exit status", "", "| status | meaning |", "|---|---|"]
     lines += [f"| {int(status)} | {meaning} |" for status, meaning in MEANINGS.items()]
     lines += ["", "A reader that closes the pipe early (`kctl consume orders | head`) is not an error.", ""]
@@ -222,11 +222,11 @@ def _command(noun: str, verb: str, command: Any) -> list[str]:
 def _options_table(level: int, title: str, params: list[Parameter]) -> list[str]:
     head = "argument" if title == "Arguments" else "option"
     lines = [f"{'#' * level} {title}", "", f"| {head} | meaning |", "|---|---|"]
-    return [*lines, *(f"| `{_cell(parameter_column(one))}` | {_cell(help_of(one))} |" for one in params), ""]
+    return [*lines, *(f"| `{_cell(parameter_column(param))}` | {_cell(help_of(param))} |" for param in params), ""]
 
 
 def _prose(text: str) -> str:
-    """Text of help as Markdown: names in angle brackets and asterisks stay literal."""
+    """Return the text of help as Markdown: names in angle brackets and asterisks stay literal."""
     return text.replace("<", "\\<").replace("*", "\\*").replace("|", "\\|")
 
 

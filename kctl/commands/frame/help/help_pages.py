@@ -17,7 +17,8 @@ _TITLE = re.compile(r"^[A-Z][A-Za-z ]*:", re.MULTILINE)
 
 
 def described(name: str) -> Described | None:
-    """What help and completion know of a command (`topics create`), of a noun, or with an empty name of the program.
+    """Return what help and completion know of a command (`topics create`), of a noun, or with an empty name of the
+    program.
 
     None if there is no such command.
     """
@@ -32,7 +33,7 @@ def described(name: str) -> Described | None:
 
 
 def page_for(arguments: Sequence[str], *, columns: int | None, with_styles: bool = False) -> str | None:
-    """The help that a command line requests, with bold titles if `with_styles`.
+    """Return the help that a command line requests, with bold titles if `with_styles`.
 
     None unless the command line is the name of a command followed by --help or -h, and if the terminal with this number
     of columns is too narrow; `columns` is None if the output is not a terminal.

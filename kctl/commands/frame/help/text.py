@@ -92,22 +92,22 @@ def write_exit_statuses(formatter: Any) -> None:
 
 
 def examples(*lines: str) -> str:
-    """The epilog of a command: its examples under a heading, as paragraphs, which typer keeps apart."""
+    """Return the epilog of a command: its examples under a heading, as paragraphs, which typer keeps apart."""
     return "\n\n".join(["Examples:", *lines])
 
 
 def examples_of(command: Any) -> list[str]:
-    """The lines that `examples` joined."""
+    """Return the lines that `examples` joined."""
     return str(command.epilog or "").split("\n\n")[1:]
 
 
 def summary_of(command: Any) -> str:
-    """The first paragraph of a command's help."""
+    """Return the first paragraph of a command's help."""
     return " ".join(str(command.help or "").partition("\n\n")[0].split())
 
 
 def panels(params: Iterable[Parameter]) -> dict[str, list[Parameter]]:
-    """Parameters by the title under which help lists them."""
+    """Return the parameters by the title under which help lists them."""
     found: dict[str, list[Parameter]] = {}
     for param in params:
         title = param.rich_help_panel or ("Arguments" if is_argument(param) else "Options")
@@ -116,9 +116,12 @@ def panels(params: Iterable[Parameter]) -> dict[str, list[Parameter]]:
 
 
 def usage_pieces(command: Any) -> list[str]:
-    """The usage line after the name of the command: arguments, then [OPTIONS]."""
+    """Return the usage line after the name of the command: arguments, then [OPTIONS]."""
     arguments = [param for param in command.params if is_argument(param)]
-    return [*(word if one.required else f"[{word}]" for one in arguments for word in [_argument(one)]), "[OPTIONS]"]
+    return [
+        *(word if argument.required else f"[{word}]" for argument in arguments for word in [_argument(argument)]),
+        "[OPTIONS]",
+    ]
 
 
 def parameter_column(param: Parameter) -> str:

@@ -21,7 +21,7 @@ LogFormatOption = Annotated[
 
 
 def log_format_of(given: LogFormat | None) -> LogFormat:
-    """The option, else the environment, else text.  Raises UsageError."""
+    """Return the option, else the environment, else text.  Raises UsageError."""
     if given is not None:
         return given
     text = os.environ.get(VARIABLE) or LogFormat.TEXT

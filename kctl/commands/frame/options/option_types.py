@@ -38,7 +38,7 @@ def set_moment(now_ms: int) -> None:
 
 
 def moment_ms() -> int:
-    """The time to which `now` and `-1h` on the command line refer, in ms since 1970; 0 for a default."""
+    """Return the time to which `now` and `-1h` on the command line refer, in ms since 1970; 0 for a default."""
     return _moment_ms.get()
 
 
@@ -59,12 +59,12 @@ class _Number(int):
 
     @staticmethod
     def read(text: str) -> int:
-        """The number in the text.  Raises UsageError."""
+        """Return the number in the text.  Raises UsageError."""
         raise NotImplementedError
 
     @classmethod
     def within(cls, least: str, most: str | None = None) -> Callable[[str | Self], Self]:
-        """The parser of an option whose values have a range: `parser=Duration.within("100ms", "1h")`."""
+        """Return the parser of an option whose values have a range: `parser=Duration.within("100ms", "1h")`."""
         low, high = cls(least), None if most is None else cls(most)
         limits = f"at least {least}" if most is None else f"between {least} and {most}"
 
@@ -92,7 +92,7 @@ class SignedDuration(_Number):
 
     @staticmethod
     def read(text: str) -> int:
-        """The milliseconds.  Raises UsageError."""
+        """Return the milliseconds.  Raises UsageError."""
         return parse_duration_ms(text, may_be_negative=True)
 
 
@@ -103,7 +103,7 @@ class Time(_Number):
 
     @staticmethod
     def read(text: str) -> int:
-        """The milliseconds.  Raises UsageError."""
+        """Return the milliseconds.  Raises UsageError."""
         return parse_time_ms(text, now_ms=moment_ms())
 
 
@@ -184,12 +184,12 @@ PropertiesToSet = Annotated[
 
 
 def list_of(partitions: Partitions | None) -> list[int] | None:
-    """The numbers as a list; None for all partitions."""
+    """Return the numbers as a list; None for all partitions."""
     return None if partitions is None else list(partitions)
 
 
 def any_text(text: str) -> str:
-    """The parser of an option whose value may be empty: `typer.Option(parser=any_text)`."""
+    """Return the parser of an option whose value may be empty: `typer.Option(parser=any_text)`."""
     return text
 
 

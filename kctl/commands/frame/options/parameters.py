@@ -26,12 +26,12 @@ Parameter = Any
 
 
 def is_argument(param: Parameter) -> bool:
-    """True for a positional parameter."""
+    """Return whether this is a positional parameter."""
     return bool(param.param_type_name == "argument")
 
 
 def is_flag(param: Parameter) -> bool:
-    """True for an option without a value."""
+    """Return whether this is an option without a value."""
     return bool(getattr(param, "is_flag", False))
 
 
@@ -41,18 +41,18 @@ def flags_of(param: Parameter) -> tuple[str, ...]:
 
 
 def choices_of(param: Parameter) -> tuple[str, ...]:
-    """The values that a parameter is limited to; empty when it is not."""
+    """Return the values that a parameter is limited to; empty when it is not."""
     return tuple(getattr(param.type, "choices", ()))
 
 
 def number_range(param: Parameter) -> tuple[int, int] | None:
-    """The least and greatest value of an integer; None for other types."""
+    """Return the least and greatest value of an integer; None for other types."""
     low, high = getattr(param.type, "min", None), getattr(param.type, "max", None)
     return None if low is None or high is None else (low, high)
 
 
 def words_of(params: Iterable[Parameter], values: Mapping[str, Any]) -> list[str]:
-    """The words of a command line with these values by name; parameters with their default are left out."""
+    """Return the words of a command line with these values by name; parameters with their default are left out."""
     words: list[str] = []
     for param in params:
         value = values.get(str(param.name))
@@ -61,29 +61,29 @@ def words_of(params: Iterable[Parameter], values: Mapping[str, Any]) -> list[str
         if is_flag(param):
             words += flags_of(param)[-1:] if value else []
             continue
-        for one in value if isinstance(value, (list, tuple)) else (value,):
-            words += [shown_value(one)] if is_argument(param) else [flags_of(param)[-1], shown_value(one)]
+        for element in value if isinstance(value, (list, tuple)) else (value,):
+            words += [shown_value(element)] if is_argument(param) else [flags_of(param)[-1], shown_value(element)]
     return words
 
 
 def shown_value(value: object) -> str:
-    """The value as it is written on a command line."""
+    """Return the value as it is written on a command line."""
     return str(getattr(value, "text", value))
 
 
 def repeats(param: Parameter) -> bool:
-    """True if it may be given more than once."""
+    """Return whether it may be given more than once."""
     return bool(param.nargs == -1 or getattr(param, "multiple", False))
 
 
 def parser_of(param: Parameter) -> Callable[[Any], Any] | None:
-    """What `typer.Option(parser=...)` gives; None without it."""
+    """Return what `typer.Option(parser=...)` gives; None without it."""
     parser = getattr(param.type, "func", None)
     return getattr(parser, "__wrapped__", parser)
 
 
 def metavar_of(param: Parameter) -> str:
-    """The placeholder of the value in help."""
+    """Return the placeholder of the value in help."""
     if param.metavar:
         return str(param.metavar)
     if named := getattr(parser_of(param), "metavar", None):
@@ -141,7 +141,7 @@ _NAMES_OF_PARAMETERS = {
 
 
 def completed_values(param: Parameter) -> Values:
-    """What completes the value of a parameter; kinds of names are those of `kctl.commands.completion.names`."""
+    """Return what completes the value of a parameter; kinds of names are those of `kctl.commands.completion.names`."""
     metavar = metavar_of(param)
     is_list = "[,...]" in metavar or "[,ID...]" in metavar
     if choices_of(param):
@@ -154,7 +154,7 @@ def completed_values(param: Parameter) -> Values:
 
 
 def name_of(param: Parameter) -> str:
-    """The name in error messages: the longest flag, or the metavar of an argument."""
+    """Return the name in error messages: the longest flag, or the metavar of an argument."""
     return metavar_of(param) if is_argument(param) else max(param.opts, key=len)
 
 
@@ -361,7 +361,7 @@ class QueryOptions(NamedTuple):
 
 @functools.cache
 def options_in(group: type[NamedTuple]) -> list[Parameter]:
-    """The options that are the fields of a NamedTuple, as typer reads them."""
+    """Return the options that are the fields of a NamedTuple, as typer reads them."""
 
     def function(**_: object) -> None: ...
 
@@ -402,7 +402,7 @@ def with_groups(function: Function) -> Function:
 
 
 def signature_of(group: type[NamedTuple]) -> inspect.Signature:
-    """The fields of a NamedTuple as keyword parameters, with their types and defaults."""
+    """Return the fields of a NamedTuple as keyword parameters, with their types and defaults."""
     hints = get_type_hints(group, include_extras=True)
     kind = inspect.Parameter.KEYWORD_ONLY
     return inspect.Signature(

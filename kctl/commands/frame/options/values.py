@@ -74,7 +74,9 @@ def parse_time_ms(text: str, *, now_ms: int) -> int:
 
 
 def parse_any_year_ms(text: str) -> int | None:
-    """The time that `values.format_time` has written, also of a year before 1970 or after 9999; None for other text."""
+    """Return the time that `values.format_time` has written, also of a year before 1970 or after 9999; None for other
+    text.
+    """
     found = _ANY_YEAR.fullmatch(text)
     if found is None:
         return None
@@ -88,7 +90,7 @@ def parse_any_year_ms(text: str) -> int | None:
 
 
 def check_time_ms(time_ms: int, text: str) -> int:
-    """The time if it is within the range; `text` is the value of the option.  Raises UsageError."""
+    """Return the time if it is within the range; `text` is the value of the option.  Raises UsageError."""
     if time_ms < 0:
         raise UsageError(
             f"'{text}' is before 1970, where no record can be looked up; the first record is at 'earliest'"
@@ -262,13 +264,13 @@ def format_time(timestamp_ms: int) -> str | None:
 
 
 def known_time(timestamp_ms: int) -> int | None:
-    """The timestamp of a record; None for -1, which means none.  Others below 0 are times before 1970."""
+    """Return the timestamp of a record; None for -1, which means none.  Others below 0 are times before 1970."""
     return None if timestamp_ms == NO_TIMESTAMP else timestamp_ms
 
 
 @functools.lru_cache
 def _format_seconds(timestamp_s: int) -> str:
-    """Cached, because consecutive records mostly have the same second."""
+    """Format seconds; cached, because consecutive records mostly have the same second."""
     # The calendar repeats after 400 years; those from 1970 to 2369 can be formatted.
     periods, seconds = divmod(timestamp_s, GREGORIAN_PERIOD_S)
     text = (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)).isoformat()[:19]
@@ -298,7 +300,7 @@ class Condition(NamedTuple):
     time_ms: int | None
 
     def holds(self, item: HasLag) -> bool:
-        """Whether the lag of the item is known and satisfies the condition."""
+        """Return whether the lag of the item is known and satisfies the condition."""
         value, bound = (item.lag, self.records) if self.records is not None else (item.time_lag_ms, self.time_ms)
         return value is not None and bound is not None and self.compare(value, bound)
 
@@ -350,7 +352,7 @@ class Expectation(NamedTuple):
     limit: int
 
     def holds(self, rows: int) -> bool:
-        """True if this number of rows is as expected."""
+        """Return whether this number of rows is as expected."""
         return self.compare(rows, self.limit)
 
 

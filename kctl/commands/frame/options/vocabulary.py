@@ -45,7 +45,7 @@ class Vocabulary(NamedTuple):
 
 
 def format_vocabulary(vocabulary: Vocabulary) -> str:
-    """The text that `parse_vocabulary` reads."""
+    """Return the text that `parse_vocabulary` reads."""
     lines: list[Iterable[str]] = [("member", name, summary) for name, summary in vocabulary.members]
     lines += [
         ("option", " ".join(option.flags), "", "", "", option.help)
@@ -53,12 +53,15 @@ def format_vocabulary(vocabulary: Vocabulary) -> str:
         else ("option", " ".join(option.flags), *_fields(option.values), option.help)
         for option in vocabulary.options
     ]
-    lines += [("argument", *_fields(each.values), "repeats" if each.repeats else "") for each in vocabulary.arguments]
+    lines += [
+        ("argument", *_fields(argument.values), "repeats" if argument.repeats else "")
+        for argument in vocabulary.arguments
+    ]
     return "".join("\t".join(" ".join(field.split()) for field in line) + "\n" for line in lines)
 
 
 def parse_vocabulary(text: str) -> Vocabulary:
-    """Reads the text of `format_vocabulary`.  Raises ValueError for another text."""
+    """Read the text of `format_vocabulary`.  Raises ValueError for another text."""
     members, options, arguments = [], [], []
     for line in text.splitlines():
         match line.split("\t"):

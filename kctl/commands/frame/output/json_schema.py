@@ -20,17 +20,17 @@ Schema = dict[str, Any]
 
 
 def schema_text(name: str, summary: str, shown: Shown, *, is_line: bool) -> str:
-    """The text of `schema_of`."""
+    """Return the text of `schema_of`."""
     return json_text(schema_of(name, summary, shown, is_line=is_line), indent=2)
 
 
 def schema_of(name: str, summary: str, shown: Shown, *, is_line: bool = False) -> Schema:
-    """The schema of the output of a command with json and yaml, or with `is_line` of one line of jsonl.
+    """Return the schema of the output of a command with json and yaml, or with `is_line` of one line of jsonl.
 
     All members of an object are required.  Others are allowed, because later versions may add some.
     """
     definitions: dict[str, Schema] = {}
-    row = _either(_schema(_loaded(one), definitions) for one in (shown.lines if is_line else shown.rows))
+    row = _either(_schema(_loaded(row_type), definitions) for row_type in (shown.lines if is_line else shown.rows))
     whole = {"type": "array", "items": row} if shown.is_list and not is_line else row
     if shown.instead is not None and not is_line:
         whole = {"anyOf": [whole, _schema(_loaded(shown.instead), definitions)]}
@@ -55,7 +55,7 @@ def _schema(annotation: Any, definitions: dict[str, Schema]) -> Schema:
     if annotation in _SIMPLE:
         return {"type": _SIMPLE[annotation]}
     if origin in {typing.Union, types.UnionType}:
-        return _either(_schema(one, definitions) for one in arguments)
+        return _either(_schema(argument, definitions) for argument in arguments)
     if origin is Literal:
         return {"enum": list(arguments)}
     if origin in {dict, Mapping}:
@@ -65,7 +65,7 @@ def _schema(annotation: Any, definitions: dict[str, Schema]) -> Schema:
     if annotation in {object, Any}:
         return {}
     if isinstance(annotation, type) and issubclass(annotation, StrEnum):
-        return {"enum": [one.value for one in annotation]}
+        return {"enum": [member.value for member in annotation]}
     if hasattr(annotation, "_fields"):
         return _reference(annotation, definitions)
     raise TypeError(f"{annotation} has no JSON Schema")
@@ -90,13 +90,13 @@ def _property(field: Field, definitions: dict[str, Schema]) -> Schema:
 
 
 def _either(schemas: Iterable[Schema]) -> Schema:
-    """One schema for a value of several types; simple types become one list of names."""
+    """Return one schema for a value of several types; simple types become one list of names."""
     unique: list[Schema] = []
-    for one in schemas:
-        if one not in unique:
-            unique.append(one)
+    for schema in schemas:
+        if schema not in unique:
+            unique.append(schema)
     if len(unique) == 1:
         return unique[0]
-    if all(one.keys() == {"type"} for one in unique):
-        return {"type": [one["type"] for one in unique]}
+    if all(schema.keys() == {"type"} for schema in unique):
+        return {"type": [schema["type"] for schema in unique]}
     return {"anyOf": unique}

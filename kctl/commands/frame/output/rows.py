@@ -34,7 +34,7 @@ _REQUEST_OBJECT = "Request Request("
 
 
 def with_remedy(code: ErrorCode, message: str) -> str:
-    """The message, and after it what to do, where that is known and the message does not end with it."""
+    """Return the message, and after it what to do, where that is known and the message does not end with it."""
     if message.startswith(_REQUEST_OBJECT):
         message = code.description
     remedy = _REMEDIES.get(code)
@@ -51,24 +51,24 @@ class ErrorFields(TypedDict):
 
 
 def outcome_error(outcome: Outcome) -> ErrorFields:
-    """The error fields of an item with this outcome."""
+    """Return the error fields of an item with this outcome."""
     if outcome.is_done:
         return {"error": None, "message": None}
     return {"error": outcome.error.name, "message": with_remedy(outcome.error, outcome.message) or None}
 
 
 def code_error(code: ErrorCode) -> ErrorFields:
-    """The error fields of an item of which only the error code is known."""
+    """Return the error fields of an item of which only the error code is known."""
     if code is ErrorCode.NONE:
         return {"error": None, "message": None}
     return {"error": code.name, "message": with_remedy(code, code.description)}
 
 
 def exception_error(error: ApiError) -> ErrorFields:
-    """The error fields of an item whose request failed with this exception."""
+    """Return the error fields of an item whose request failed with this exception."""
     return {"error": error.code.name, "message": with_remedy(error.code, str(error))}
 
 
 def known(number: int) -> int | None:
-    """A number of the protocol; None if it is negative, which means unknown or absent."""
+    """Return a number of the protocol; None if it is negative, which means unknown or absent."""
     return None if number < 0 else number

@@ -30,17 +30,17 @@ class Shown(NamedTuple):
 
 
 def shows(*rows: RowType, instead: RowType | None = None) -> Callable[[Function], Function]:
-    """Declares that a command shows a list of rows of these types, or with some options `instead` one object."""
+    """Declare that a command shows a list of rows of these types, or with some options `instead` one object."""
     return _declare(Shown(rows, True, rows if instead is None else (*rows, instead), instead))
 
 
 def shows_one(*rows: RowType, lines: RowType | None = None) -> Callable[[Function], Function]:
-    """Declares that a command shows one object of one of these types; with jsonl, rows of the type `lines` if given."""
+    """Declare that a command shows one object of one of these types; with jsonl, rows of the type `lines` if given."""
     return _declare(Shown(rows, False, rows if lines is None else (lines,)))
 
 
 def shown_by(function: object) -> Shown | None:
-    """The declared rows of the function of a command; None if it shows no rows."""
+    """Return the declared rows of the function of a command; None if it shows no rows."""
     found = getattr(function, "kctl_shown", None)
     return found if isinstance(found, Shown) else None
 

@@ -63,7 +63,7 @@ class Profiles(NamedTuple):
     current: str | None = None
 
     def named(self, name: str) -> Profile:
-        """Raises UsageError if there is no profile of this name."""
+        """Return a profile; raise UsageError if there is none of this name."""
         profile = self.profiles.get(name)
         if profile is None:
             known = ", ".join(sorted(self.profiles)) or "none"
@@ -71,20 +71,20 @@ class Profiles(NamedTuple):
         return profile
 
     def with_profile(self, profile: Profile) -> Profiles:
-        """Adds or replaces a profile.  Raises UsageError for more than PROFILES_MAX."""
+        """Add or replace a profile.  Raises UsageError for more than PROFILES_MAX."""
         profiles = {**self.profiles, profile.name: profile}
         if len(profiles) > PROFILES_MAX:
             raise UsageError(f"there are {PROFILES_MAX} profiles already; remove one with 'kctl profile remove'")
         return self._replace(profiles=profiles)
 
     def without(self, name: str) -> Profiles:
-        """Removes a profile.  Raises UsageError if there is none of this name."""
+        """Remove a profile.  Raises UsageError if there is none of this name."""
         self.named(name)
         profiles = {key: value for key, value in self.profiles.items() if key != name}
         return Profiles(profiles, None if self.current == name else self.current)
 
     def renamed(self, name: str, new: str) -> Profiles:
-        """Raises UsageError if there is no profile `name`, or one called `new`."""
+        """Return the profiles with a new name; raise UsageError if there is no profile `name`, or one called `new`."""
         profile = self.named(name)._replace(name=checked_name(new))
         if new in self.profiles:
             raise UsageError(f"there is a profile '{new}' already")
@@ -93,7 +93,7 @@ class Profiles(NamedTuple):
 
 
 def checked_name(name: str) -> str:
-    """The name.  Raises UsageError unless it consists of letters, digits, dots, hyphens and underscores."""
+    """Return the name.  Raises UsageError unless it consists of letters, digits, dots, hyphens and underscores."""
     if not _NAME.fullmatch(name):
         raise UsageError(
             f"'{name}' cannot be the name of a profile: use at most 63 letters, digits, '.', '-' and '_', of which the"
@@ -103,7 +103,7 @@ def checked_name(name: str) -> str:
 
 
 def format_profiles(profiles: Profiles) -> bytes:
-    """The profiles as the JSON document that is stored."""
+    """Return the profiles as the JSON document that is stored."""
     document = {
         "version": _VERSION,
         "current": profiles.current,
@@ -113,7 +113,7 @@ def format_profiles(profiles: Profiles) -> bytes:
 
 
 def parse_profiles(data: bytes, path: str) -> Profiles:
-    """The profiles in a document.  Raises UsageError with the path and what is wrong."""
+    """Return the profiles in a document.  Raises UsageError with the path and what is wrong."""
     try:
         return _parse(json.loads(data))
     except (ValueError, RecursionError) as error:
@@ -129,7 +129,7 @@ def _fields(profile: Profile) -> dict[str, Any]:
 
 
 def _parse(document: Any) -> Profiles:
-    """Raises ValueError and UsageError."""
+    """Parse the profiles; raise ValueError and UsageError for invalid ones."""
     if not isinstance(document, dict) or document.get("version") != _VERSION:
         raise ValueError(f'expected an object with "version": {_VERSION}')
     unknown = document.keys() - {"version", "current", "profiles"}
@@ -146,7 +146,7 @@ def _parse(document: Any) -> Profiles:
 
 
 def _profile(name: str, fields: Any) -> Profile:
-    """Raises ValueError."""
+    """Parse a profile; raise ValueError for an invalid one."""
     if not isinstance(fields, dict):
         raise ValueError(f"profile '{name}' is not an object")
     unknown = fields.keys() - {*_TEXTS, *_FLAGS, "properties"}
@@ -172,7 +172,7 @@ def _profile(name: str, fields: Any) -> Profile:
 
 
 def read_profiles(path: str) -> Profiles:
-    """All profiles.  Raises UsageError if the file is invalid or cannot be read."""
+    """Return all profiles.  Raises UsageError if the file is invalid or cannot be read."""
     try:
         return parse_profiles(read_regular(path), path)
     except OSError as error:
@@ -180,7 +180,7 @@ def read_profiles(path: str) -> Profiles:
 
 
 def change_profiles(path: str, change: Callable[[Profiles], Profiles]) -> Profiles:
-    """Replaces the profiles by `change` of them, under a lock, and returns the new ones.  Raises UsageError."""
+    """Replace the profiles by `change` of them, under a lock, and return the new ones.  Raises UsageError."""
     target = Path(path)
     try:
         target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -17,13 +17,13 @@ ENVIRONMENT_NAME = "KCTL_PROFILE"
 
 
 def profiles_path(environment: Mapping[str, str]) -> str:
-    """The path of the file, which may not exist."""
+    """Return the path of the file, which may not exist."""
     folder = environment.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
     return os.path.join(folder, "kctl", "profiles.json")
 
 
 def load_profiles(path: str) -> Profiles | None:
-    """All profiles; None if the file does not exist.  Raises UsageError if it is invalid or cannot be read."""
+    """Return all profiles; None if the file does not exist.  Raises UsageError if it is invalid or cannot be read."""
     if not os.path.lexists(path):
         return None
     from kctl.commands.frame.profiles.profile import read_profiles  # noqa: PLC0415 - only where a profile exists

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def stored_properties(profile: Profile) -> dict[str, str]:
-    """The properties of its file, overridden by those of the profile itself, whose references are not resolved.
+    """Return the properties of its file, overridden by those of the profile itself, whose references are not resolved.
 
     Raises UsageError.
     """
@@ -29,18 +29,18 @@ def stored_properties(profile: Profile) -> dict[str, str]:
 
 
 def resolved_properties(profile: Profile) -> dict[str, str]:
-    """The properties, with secrets instead of references to them.  Raises UsageError."""
+    """Return the properties, with secrets instead of references to them.  Raises UsageError."""
     own = {name: resolved(name, value) for name, value in profile.properties.items()}
     return {**stored_properties(profile), **own}
 
 
 def secret_files(profile: Profile) -> tuple[str, ...]:
-    """The files that references in the profile name."""
+    """Return the files that references in the profile name."""
     return tuple(path for value in profile.properties.values() for path in files_of(value))
 
 
 def has_common_address(profile: Profile, servers: str) -> bool:
-    """Whether any of the bootstrap servers is one of the profile's.  Raises UsageError."""
+    """Return whether any of the bootstrap servers is one of the profile's.  Raises UsageError."""
     own = profile.bootstrap_servers or stored_properties(profile).get("bootstrap.servers", "")
     return bool(own and set(parse_servers(own)).intersection(parse_servers(servers)))
 
@@ -55,7 +55,7 @@ def profile_in_use(
     other_servers: Callable[[], str | None],
     note: Callable[[str], None],
 ) -> Profile | None:
-    """The profile that is named by --profile or KCTL_PROFILE, else the current one; None if there is none.
+    """Return the profile that is named by --profile or KCTL_PROFILE, else the current one; None if there is none.
 
     The current profile does not apply if the command line or the environment names `other_servers` than it does: its
     credentials would be sent to another cluster.  Raises UsageError.

@@ -27,7 +27,7 @@ def is_secret(name: str) -> bool:
 
 
 def read_properties(path: str) -> dict[str, str]:
-    """The properties in a file.  Raises UsageError."""
+    """Return the properties in a file.  Raises UsageError."""
     try:
         return parse_properties(decode_properties(read_input(path)))
     except OSError as error:
@@ -37,13 +37,13 @@ def read_properties(path: str) -> dict[str, str]:
 
 
 def exposed_files(path: str, properties: Mapping[str, str], more: Sequence[str] = ()) -> list[str]:
-    """The files with secrets that every user of the machine can read.
+    """Return the files with secrets that every user of the machine can read.
 
     These may be the properties file itself, the keystores that it names, and `more` files with secrets.
     """
     files = [path] if any(value.strip() and _SECRET.search(name) for name, value in properties.items()) else []
     files += [value for name, value in properties.items() if value and _KEYSTORE.search(name)]
-    return [each for each in dict.fromkeys((*files, *more)) if _is_readable_by_all(each)]
+    return [file for file in dict.fromkeys((*files, *more)) if _is_readable_by_all(file)]
 
 
 def _is_readable_by_all(path: str) -> bool:
@@ -58,7 +58,10 @@ def _is_readable_by_all(path: str) -> bool:
 
 
 def resolved(name: str, value: str) -> str:
-    """The value of the property or field `name`, with secrets instead of references to them.  Raises UsageError."""
+    """Return the value of the property or field `name`, with secrets instead of references to them.
+
+    Raises UsageError.
+    """
     return resolve(name, value, Readers(os.environ.__getitem__, _property_of_file, _contents))
 
 

@@ -74,27 +74,38 @@ def altered(
                 overrides.pop(name, None)
             case Operation.APPEND:
                 entries = _entries(overrides, name, properties)
-                overrides[name] = ",".join([*entries, *(each for each in _split(value) if each not in entries)])
+                overrides[name] = ",".join([*entries, *(added for added in _split(value) if added not in entries)])
             case Operation.SUBTRACT:
                 removed = set(_split(value))
-                kept = [each for each in _entries(overrides, name, properties) if each not in removed]
+                kept = [entry for entry in _entries(overrides, name, properties) if entry not in removed]
                 overrides[name] = ",".join(kept)
     return overrides
 
 
 def check_alterations(alterations: Sequence[Alteration]) -> None:
-    """Raises ApiError(INVALID_REQUEST) for alterations that are invalid for any resource."""
-    repeated = sorted(name for name, count in Counter(each.name for each in alterations).items() if count > 1)
+    """Raise ApiError(INVALID_REQUEST) for alterations that are invalid for any resource."""
+    repeated = sorted(
+        name for name, count in Counter(alteration.name for alteration in alterations).items() if count > 1
+    )
     if repeated:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Error due to duplicate config keys: {','.join(repeated)}")
-    _refuse_nulls([each.name for each in alterations if each.value is None and each.operation != Operation.DELETE])
-    for each in alterations:
-        if each.operation not in _OPERATIONS:
-            raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown operation {each.operation} for config {each.name}")
+    _refuse_nulls(
+        [
+            alteration.name
+            for alteration in alterations
+            if alteration.value is None and alteration.operation != Operation.DELETE
+        ]
+    )
+    for alteration in alterations:
+        if alteration.operation not in _OPERATIONS:
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST, f"Unknown operation {alteration.operation} for config {alteration.name}"
+            )
 
 
 def check_topic_overrides(overrides: Mapping[str, str]) -> None:
-    """Raises ApiError: INVALID_CONFIG for unknown names and contradictions, INVALID_REQUEST for invalid values.
+    """Raise ApiError for invalid overrides: INVALID_CONFIG for unknown names and contradictions, INVALID_REQUEST for
+    invalid values.
 
     Kafka 2.8 distinguishes them when a topic is altered, not when it is created.
     """
@@ -137,7 +148,7 @@ _PASSWORDS = tuple(name for name, described in BROKER_PROPERTIES.items() if desc
 
 
 def is_password(name: str) -> bool:
-    """Whether the property is secret, also with the prefix of a listener and of a mechanism."""
+    """Return whether the property is secret, also with the prefix of a listener and of a mechanism."""
     return name in _PASSWORDS or (
         name.startswith("listener.name.") and any(name.endswith("." + password) for password in _PASSWORDS)
     )
@@ -161,11 +172,11 @@ class DynamicPasswords:
         )
 
     def encoded(self, overrides: Mapping[str, str]) -> dict[str, str]:
-        """The overrides to store.  Raises ApiError(INVALID_REQUEST) for a password that cannot be encrypted."""
+        """Return the overrides to store.  Raises ApiError(INVALID_REQUEST) for a password that cannot be encrypted."""
         return {name: self._encoded(name, text) if is_password(name) else text for name, text in overrides.items()}
 
     def decoded(self, stored: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-        """The overrides in force, and the problems of passwords that cannot be decrypted, which are left out."""
+        """Return the overrides in force, and the problems of passwords that cannot be decrypted, which are left out."""
         overrides, problems = {}, []
         for name, text in stored.items():
             try:

@@ -52,12 +52,12 @@ class BrokerConfigUpdates:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Applies the configuration that is in force, and follows it."""
+        """Apply the configuration that is in force, and follow it."""
         self._configs.subscribe(self._changed)
         self._changed()
 
     async def close(self) -> None:
-        """Cancels changes in progress."""
+        """Cancel changes in progress."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -85,6 +85,6 @@ class BrokerConfigUpdates:
         logs = self._replicas.logs
         every = [*logs.logs.values(), *logs.futures.logs.values()]
         for start in range(0, len(every), RECONFIGURED_LOGS_PER_TURN):
-            for each in every[start : start + RECONFIGURED_LOGS_PER_TURN]:
-                self._replicas.configure(each)
+            for log in every[start : start + RECONFIGURED_LOGS_PER_TURN]:
+                self._replicas.configure(log)
             await asyncio.sleep(0)

@@ -53,11 +53,11 @@ class ClientConfigs(Protocol):
     """Receives the configuration of users, client ids and IP addresses, named by their paths below /config."""
 
     def replace(self, configs: Mapping[str, Mapping[str, str] | None]) -> Awaitable[None]:
-        """Replaces the configuration of all entities; others have none.  None marks an unreadable configuration."""
+        """Replace the configuration of all entities; others have none.  None marks an unreadable configuration."""
         ...
 
     def change(self, path: str, config: Mapping[str, str] | None) -> Awaitable[None]:
-        """Replaces the configuration of one entity; None if it is unreadable."""
+        """Replace the configuration of one entity; None if it is unreadable."""
         ...
 
 
@@ -95,7 +95,7 @@ class ConfigChanges:
         self._reading: asyncio.Task[None] | None = None
 
     async def load(self) -> None:
-        """Reads all configuration, and watches for changes."""
+        """Read all configuration, and watch for changes."""
         await self._notifications.watch()
         for entity in ("brokers/<default>", f"brokers/{self._broker_id}"):
             await self._apply(entity)
@@ -103,11 +103,11 @@ class ConfigChanges:
         await self._load_clients()
 
     def on_watch(self, event: WatchEvent) -> None:
-        """Handles a watch event of the session; watches of other components are ignored."""
+        """Handle a watch event of the session; watches of other components are ignored."""
         self._notifications.on_watch(event)
 
     def topics_appeared(self, topics: Iterable[str]) -> None:
-        """Reads the configuration of those topics in an UpdateMetadata that are new to this broker."""
+        """Read the configuration of those topics in an UpdateMetadata that are new to this broker."""
         for topic in topics:
             if topic not in self._view.topic_overrides:
                 self._fresh[topic] = None
@@ -115,7 +115,7 @@ class ConfigChanges:
             self._reading = asyncio.get_running_loop().create_task(self._read_fresh(), name="config-of-new-topics")
 
     def topics_deleted(self, topics: Collection[str]) -> None:
-        """Removes the configuration of topics that are deleted, also if it is being read at the moment.
+        """Remove the configuration of topics that are deleted, also if it is being read at the moment.
 
         Otherwise a topic that is created again at once would have that of the former one.
         """
@@ -125,7 +125,7 @@ class ConfigChanges:
             self._being_read.discard(topic)
 
     async def close(self) -> None:
-        """Cancels pending reads."""
+        """Cancel pending reads."""
         await self._notifications.close()
         if self._reading is not None:
             self._reading.cancel()
@@ -144,7 +144,7 @@ class ConfigChanges:
             self._reading = None
 
     async def _apply_announced(self, path: str, data: bytes) -> None:
-        """Raises ValueError for an invalid notification, and ZooKeeperError."""
+        """Apply an announced change; raise ValueError for an invalid notification, and ZooKeeperError."""
         entity = await decoded(znodes.decode_config_change, path, data)
         try:
             async with self._lock:
@@ -156,7 +156,7 @@ class ConfigChanges:
             log.exception("cannot apply configuration change, the former values stay in use path=%s", path)
 
     async def _load_clients(self) -> None:
-        """Reads the configuration of all clients, some at a time, with one request for each: there may be 100,000."""
+        """Read the configuration of all clients, some at a time, with one request for each: there may be 100,000."""
         async with self._clients_lock:
             configs: dict[str, dict[str, str] | None] = {}
             for folder in _CLIENTS:
@@ -167,7 +167,7 @@ class ConfigChanges:
                 await clients.replace(configs)
 
     async def _read_clients(self, entities: Sequence[str], configs: dict[str, dict[str, str] | None]) -> None:
-        """Adds the configuration of these entities, and that of the client ids of users among them."""
+        """Add the configuration of these entities, and that of the client ids of users among them."""
         found = await asyncio.gather(*(self._read_client(entity) for entity in entities))
         configs.update({entity: config for entity, (config, _) in zip(entities, found, strict=True)})
         for user in (entity for entity, (_, has_children) in zip(entities, found, strict=True) if has_children):
@@ -177,7 +177,7 @@ class ConfigChanges:
                 await self._read_clients(together, configs)
 
     async def _read_client(self, entity: str) -> tuple[dict[str, str] | None, bool]:
-        """The overrides of a client, None if they are unreadable, and whether it has znodes below."""
+        """Return the overrides of a client, None if they are unreadable, and whether it has znodes below."""
         is_readable, overrides, has_children = await self._read_with_children(entity)
         return overrides or {} if is_readable else None, has_children
 
@@ -203,7 +203,7 @@ class ConfigChanges:
             self._apply_broker(entity, overrides or {})
 
     async def _apply_topics(self, topics: Sequence[str]) -> None:
-        """Reads and applies the configuration of topics, which takes about 0.1 ms for each.
+        """Read and apply the configuration of topics, which takes about 0.1 ms for each.
 
         Responses from ZooKeeper arrive together, so that they are applied in slices.
         """
@@ -223,7 +223,7 @@ class ConfigChanges:
                 self._topics_changed([topic for topic, _ in current])
 
     async def _read(self, entity: str) -> tuple[bool, dict[str, str] | None]:
-        """Whether the overrides of an entity are readable, and the overrides; None if it has no node."""
+        """Return whether the overrides of an entity are readable, and the overrides; None if it has no node."""
         is_readable, overrides, _ = await self._read_with_children(entity)
         return is_readable, overrides
 

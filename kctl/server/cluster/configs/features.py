@@ -37,7 +37,7 @@ class FinalizedFeatures:
         """Minimum and maximum level by feature."""
 
     async def load(self) -> None:
-        """Reads the znode and sets a watch."""
+        """Read the znode and set a watch."""
         if not self._has_features:
             return
         try:
@@ -65,12 +65,12 @@ class FinalizedFeatures:
         return found
 
     def on_watch(self, event: WatchEvent) -> None:
-        """Handles a watch event of the session; other paths are ignored."""
+        """Handle a watch event of the session; other paths are ignored."""
         if event.path == paths.FEATURE and (self._reading is None or self._reading.done()):
             self._reading = asyncio.get_running_loop().create_task(self._load_again(), name="read features")
 
     async def close(self) -> None:
-        """Cancels a pending read."""
+        """Cancel a pending read."""
         if self._reading is not None:
             self._reading.cancel()
             await asyncio.gather(self._reading, return_exceptions=True)

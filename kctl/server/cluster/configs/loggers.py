@@ -142,7 +142,7 @@ LEVELS = {
 
 
 def logger_levels() -> dict[str, str]:
-    """The effective levels: of the root, of every kctl logger, and of each Kafka logger with a counterpart."""
+    """Return the effective levels: of the root, of every kctl logger, and of each Kafka logger with a counterpart."""
     names = [_PACKAGE, *(name for name in logging.root.manager.loggerDict if name.startswith(f"{_PACKAGE}."))]
     levels = {ROOT: _name_of(logging.root.level)}
     for name in sorted(names):
@@ -153,7 +153,7 @@ def logger_levels() -> dict[str, str]:
 
 
 def check_logger(name: str, level: str | None) -> None:
-    """Raises ApiError if the logger does not exist or cannot have this level (None: the inherited one)."""
+    """Raise ApiError if the logger does not exist or cannot have this level (None: the inherited one)."""
     if name not in logger_levels():
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Logger {name} does not exist!")
     if level is None:
@@ -166,7 +166,7 @@ def check_logger(name: str, level: str | None) -> None:
 
 
 def set_logger(name: str, level: str | None) -> None:
-    """Sets a level that `check_logger` accepted; None sets the one at the start, or removes it."""
+    """Set a level that `check_logger` accepted; None sets the one at the start, or removes it."""
     for own_name in KAFKA_LOGGERS.get(name, (name,)):
         logger = logging.root if own_name == ROOT else logging.getLogger(own_name)
         logger.setLevel(INITIAL_LEVELS.get(own_name, logging.NOTSET) if level is None else LEVELS[level])
@@ -174,5 +174,5 @@ def set_logger(name: str, level: str | None) -> None:
 
 
 def _name_of(level: int) -> str:
-    """The name of the highest Kafka level that is not above this number."""
+    """Return the name of the highest Kafka level that is not above this number."""
     return next((name for name, number in reversed(LEVELS.items()) if number <= level), "TRACE")

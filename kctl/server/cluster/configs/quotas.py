@@ -59,7 +59,7 @@ Filter = Mapping[EntityType, FilterComponent]
 
 
 def checked_entity(parts: Iterable[tuple[str, str | None]]) -> Entity:
-    """The entity of these types and names; if a type is given twice, the last name counts, as in Kafka.
+    """Return the entity of these types and names; if a type is given twice, the last name counts, as in Kafka.
 
     Raises ApiError(INVALID_REQUEST) for an invalid combination.
     """
@@ -78,17 +78,21 @@ def checked_entity(parts: Iterable[tuple[str, str | None]]) -> Entity:
 
 
 def entity_path(entity: Entity) -> str:
-    """The path of the entity's quotas below /config, for example `users/alice/clients/<default>`."""
-    return "/".join(f"{FOLDERS[each]}/{_path_element(entity[each])}" for each in EntityType if each in entity)
+    """Return the path of the entity's quotas below /config, for example `users/alice/clients/<default>`."""
+    return "/".join(
+        f"{FOLDERS[entity_type]}/{_path_element(entity[entity_type])}"
+        for entity_type in EntityType
+        if entity_type in entity
+    )
 
 
 def entity_name(path_element: str) -> str | None:
-    """The name in a path element; None for the default."""
+    """Return the name in a path element; None for the default."""
     return None if path_element == DEFAULT_ENTITY else desanitize(path_element)
 
 
 def changed_quotas(current: Mapping[str, str], entity: Entity, changes: Sequence[QuotaChange]) -> Mapping[str, str]:
-    """The stored configuration of the entity after the changes; other properties are kept.
+    """Return the stored configuration of the entity after the changes; other properties are kept.
 
     Raises ApiError(INVALID_REQUEST) for a key that the entity cannot have, or an invalid value.
     """
@@ -106,7 +110,7 @@ def changed_quotas(current: Mapping[str, str], entity: Entity, changes: Sequence
 
 
 def stored_quotas(config: Mapping[str, str]) -> dict[str, float]:
-    """The quotas in the stored configuration of an entity.  Raises ApiError for a value that is not a number."""
+    """Return the quotas in the stored configuration of an entity.  Raises ApiError for a value that is not a number."""
     quotas = {}
     for key in (*_USER_AND_CLIENT_QUOTAS, *_IP_QUOTAS):
         if key in config:
@@ -120,7 +124,7 @@ def stored_quotas(config: Mapping[str, str]) -> dict[str, float]:
 
 
 def checked_filter(components: Iterable[tuple[str, int, str | None]]) -> Filter:
-    """The filter of these types, match types and names.
+    """Return the filter of these types, match types and names.
 
     Raises ApiError: UNSUPPORTED_VERSION for an unknown type, INVALID_REQUEST for an invalid combination.
     """
@@ -144,13 +148,15 @@ def checked_filter(components: Iterable[tuple[str, int, str | None]]) -> Filter:
 
 
 def may_match(requested: Filter, types: Iterable[EntityType], *, is_strict: bool) -> bool:
-    """True if an entity of exactly these types can match: it has all types of the filter, and no others if strict."""
+    """Return whether an entity of exactly these types can match: it has all types of the filter, and no others if
+    strict.
+    """
     present = set(types)
     return requested.keys() == present if is_strict else requested.keys() <= present
 
 
 def matches(requested: Filter, entity_type: EntityType, name: str | None) -> bool:
-    """True if the name matches the filter; a type without a component matches, and ANY includes the default."""
+    """Return whether the name matches the filter; a type without a component matches, and ANY includes the default."""
     component = requested.get(entity_type)
     if component is None or component.match_type is MatchType.ANY:
         return True
@@ -166,7 +172,7 @@ _JAVA_TYPES = {32: "a INT", 64: "a LONG"}
 
 
 def _integer_text(bits: int, key: str, value: float) -> str:
-    """Rounds as Java casts do: towards zero, limited to the range of the type, and NaN to 0."""
+    """Round as Java casts do: towards zero, limited to the range of the type, and NaN to 0."""
     highest = (1 << bits - 1) - 1
     if math.isnan(value):
         return "0"
@@ -184,7 +190,7 @@ def _long_text(key: str, value: float) -> str:
 
 
 def _double_text(_key: str, value: float) -> str:
-    """The text of Java's Double.toString."""
+    """Return the text of Java's Double.toString."""
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):

@@ -59,7 +59,7 @@ _BROKERS = "brokers/"
 
 
 def check_access(context: RequestContext, operation: acls.Operation, kind: int, name: str) -> None:
-    """Raises ApiError unless the operation is allowed on a topic or, for a broker and its loggers, on the cluster."""
+    """Raise ApiError unless the operation is allowed on a topic or, for a broker and its loggers, on the cluster."""
     if kind == ResourceType.TOPIC:
         context.check(operation, acls.ResourceType.TOPIC, name)
     elif kind in {ResourceType.BROKER, ResourceType.BROKER_LOGGER}:
@@ -67,7 +67,7 @@ def check_access(context: RequestContext, operation: acls.Operation, kind: int, 
 
 
 def check_this_broker(name: str, broker_id: int) -> None:
-    """Raises ApiError(INVALID_REQUEST) for a name other than this broker's id."""
+    """Raise ApiError(INVALID_REQUEST) for a name other than this broker's id."""
     try:
         named = int(name)
     except ValueError:
@@ -80,7 +80,7 @@ def check_this_broker(name: str, broker_id: int) -> None:
 
 
 def _check_sizes(overrides: Mapping[str, str]) -> None:
-    """Raises ApiError(INVALID_CONFIG) for overrides that are too large for a znode, or too many."""
+    """Raise ApiError(INVALID_CONFIG) for overrides that are too large for a znode, or too many."""
     if len(overrides) > CONFIG_PROPERTIES_MAX:
         raise ApiError(
             ErrorCode.INVALID_CONFIG, f"{len(overrides)} overrides are more than the {CONFIG_PROPERTIES_MAX} allowed."
@@ -117,7 +117,7 @@ class ConfigResources:
         self._topics = topics
 
     def entity_path(self, resource_type: int, name: str) -> str:
-        """The path of the overrides below /config.  Raises ApiError if they cannot be altered on this broker."""
+        """Return the path of the overrides below /config.  Raises ApiError if they cannot be altered on this broker."""
         if resource_type == ResourceType.TOPIC:
             if not name:
                 raise ApiError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
@@ -137,7 +137,7 @@ class ConfigResources:
     async def check(
         self, resource_type: int, name: str, overrides: Mapping[str, str], requested: Mapping[str, str | None]
     ) -> None:
-        """Raises ApiError for invalid overrides, and if the policy refuses what was requested."""
+        """Raise ApiError for invalid overrides, and if the policy refuses what was requested."""
         _check_sizes(overrides)
         if resource_type == ResourceType.TOPIC:
             check_topic_overrides(overrides)
@@ -146,16 +146,16 @@ class ConfigResources:
         self._policies.check_alteration(ConfigAlteration(ResourceType(resource_type).name, name, requested))
 
     def properties(self, resource_type: int) -> Mapping[str, Property]:
-        """The properties that this type of resource can have."""
+        """Return the properties that this type of resource can have."""
         return TOPIC_PROPERTIES if resource_type == ResourceType.TOPIC else BROKER_PROPERTIES
 
     async def current(self, entity_path: str) -> dict[str, str]:
-        """The overrides, with passwords decrypted.  Raises ZooKeeperError."""
+        """Return the overrides, with passwords decrypted.  Raises ZooKeeperError."""
         stored = await self._topics.config(entity_path)
         return self._passwords.decoded(stored)[0] if entity_path.startswith(_BROKERS) else stored
 
     async def replace(self, entity_path: str, overrides: Mapping[str, str]) -> None:
-        """Stores overrides, passwords encrypted, and notifies all brokers.  Raises ApiError and ZooKeeperError."""
+        """Store overrides, passwords encrypted, and notify all brokers.  Raises ApiError and ZooKeeperError."""
         stored = self._passwords.encoded(overrides) if entity_path.startswith(_BROKERS) else overrides
         await self._topics.change_config(entity_path, stored)
 
@@ -184,14 +184,14 @@ class WatchedConfigs:
         """A token for each topic whose watch is being set, until it fires."""
 
     def on_watch(self, event: WatchEvent) -> None:
-        """Drops the overrides of a topic that were changed or deleted; other watches are ignored."""
+        """Drop the overrides of a topic that were changed or deleted; other watches are ignored."""
         if event.path.startswith(_FOLDER):
             topic = event.path.removeprefix(_FOLDER)
             self._watched.pop(topic, None)
             self._reads.pop(topic, None)
 
     async def confirm(self) -> None:
-        """Waits until changes that are complete have been dropped.  Raises ZooKeeperError."""
+        """Wait until changes that are complete have been dropped.  Raises ZooKeeperError."""
         await self._zookeeper.exists(paths.CONFIG)
         if self._session_id != self._zookeeper.session_id:  # The watches of an earlier session are lost.
             self._session_id = self._zookeeper.session_id
@@ -199,11 +199,11 @@ class WatchedConfigs:
             self._reads.clear()
 
     def kept(self, topic: str) -> Mapping[str, str] | None:
-        """The overrides that are in memory; None if they have to be read."""
+        """Return the overrides that are in memory; None if they have to be read."""
         return self._watched.get(topic)
 
     async def read(self, topic: str) -> Mapping[str, str]:
-        """Reads the overrides; none if the topic has no znode.
+        """Read the overrides; none if the topic has no znode.
 
         Raises ZooKeeperError, and ApiError if the znode is invalid.
         """

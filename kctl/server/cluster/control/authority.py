@@ -73,12 +73,12 @@ class ControllerAuthority:
         self._reading: asyncio.Task[_Elected | None] | None = None
 
     def on_watch(self, event: WatchEvent) -> None:
-        """Clears the cached claim when /controller changes; the next request reads ZooKeeper again."""
+        """Clear the cached claim when /controller changes; the next request reads ZooKeeper again."""
         if event.path == paths.CONTROLLER:
             self._confirmed = None
 
     async def check(self, claim: Claim) -> None:
-        """Returns at once for the cached claim.
+        """Return at once for the cached claim.
 
         Raises ApiError: STALE_CONTROLLER_EPOCH if the sender is not the elected controller, STALE_BROKER_EPOCH if it
         is for an earlier registration of this broker.  Raises UnansweredRequestFailed while ZooKeeper cannot be read: a
@@ -105,7 +105,7 @@ class ControllerAuthority:
         return ErrorCode.NONE
 
     async def _looked_up(self, claim: Claim) -> ErrorCode:
-        """The result of reading ZooKeeper; however many requests wait, there is one pending read.
+        """Return the result of reading ZooKeeper; however many requests wait, there is one pending read.
 
         A read that was started before this call may not include a new controller, so it can confirm but not refuse.
         """
@@ -119,7 +119,7 @@ class ControllerAuthority:
         return elected.refusal(claim)
 
     async def _read(self) -> _Elected | None:
-        """The result of the pending read, or of a new one."""
+        """Return the result of the pending read, or of a new one."""
         if self._reading is None:
             self._reading = asyncio.get_running_loop().create_task(self._elected(), name="controller-authority")
             self._reading.add_done_callback(self._read_is_done)
@@ -129,7 +129,7 @@ class ControllerAuthority:
         self._reading = None
 
     async def _elected(self) -> _Elected | None:
-        """Reads the epoch before the controller: both change in one transaction, so the pair is never older.
+        """Read the epoch before the controller: both change in one transaction, so the pair is never older.
 
         None if ZooKeeper does not respond.
         """

@@ -38,7 +38,7 @@ class TopicDeletions:
     def __init__(
         self, zookeeper: ZooKeeper, state: ControllerState, metadata: MetadataCache, waits: MetadataWaits
     ) -> None:
-        """`waits` is told of metadata that changes, and when the controller ends deletions."""
+        """Prepare the deletions; `waits` is told of metadata that changes, and when the controller ends deletions."""
         self._zookeeper = zookeeper
         self._state = state
         self._metadata = metadata
@@ -46,7 +46,7 @@ class TopicDeletions:
         self._waiting = 0
 
     async def pending(self, names: Iterable[str]) -> frozenset[str]:
-        """The topics among these whose deletion is requested and not done.  Raises ZooKeeperError.
+        """Return the topics among these whose deletion is requested and not done.  Raises ZooKeeperError.
 
         At most one request to ZooKeeper, and none if no topic exists.
         """
@@ -58,7 +58,7 @@ class TopicDeletions:
         return deleting
 
     async def wait(self, name: str, timeout_ms: int) -> None:
-        """Returns when the topic is deleted.
+        """Return when the topic is deleted.
 
         Raises ApiError: TOPIC_ALREADY_EXISTS when that takes longer or too many requests wait, NOT_CONTROLLER when
         another broker continues the deletion.
@@ -76,7 +76,9 @@ class TopicDeletions:
             raise self.refusal(name)
 
     def refusal(self, name: str) -> ApiError:
-        """The error for a creation that does not wait any longer; its message names what the deletion waits for."""
+        """Return the error for a creation that does not wait any longer; its message names what the deletion waits
+        for.
+        """
         obstacle = deletion_obstacle(self._state, name)
         waits_for = "" if obstacle is None else f", which waits for {obstacle}"
         return ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' is marked for deletion{waits_for}.")

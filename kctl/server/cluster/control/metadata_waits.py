@@ -40,16 +40,16 @@ class MetadataWaits:
         self.purgatory: Purgatory[str] = Purgatory(timer)
 
     def changed(self, topics: Iterable[str]) -> None:
-        """The cache was updated for these topics: checks the requests that wait for them."""
+        """Check the requests that wait for these topics, for which the cache was updated."""
         for topic in topics:
             self.purgatory.check(topic)
 
     def expire_all(self) -> None:
-        """Completes all requests with the current state, for shutdown."""
+        """Complete all requests with the current state, for shutdown."""
         self.purgatory.expire_all()
 
     def until(self, topic: str, is_reached: Callable[[], bool], timeout_ms: int) -> asyncio.Future[bool]:
-        """A future that is True once `is_reached` returns True for the topic, or False after the timeout."""
+        """Return a future that is True once `is_reached` returns True for the topic, or False after the timeout."""
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self.purgatory.complete_or_watch(_Wait(is_reached, future), (topic,), timeout_ms)
         return future

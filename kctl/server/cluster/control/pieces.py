@@ -56,7 +56,8 @@ _TopicState = Any
 def pieces_of_leader_and_isr(
     request: LeaderAndIsrRequest, has_replica: Callable[[TopicPartition], bool]
 ) -> Iterator[LeaderAndIsrRequest]:
-    """Pieces of at most ROLES_PER_SLICE_MAX partitions, LOGS_CREATED_PER_SLICE_MAX of which are new to this broker.
+    """Yield pieces of at most ROLES_PER_SLICE_MAX partitions, LOGS_CREATED_PER_SLICE_MAX of which are new to this
+    broker.
 
     `has_replica` is called when the piece before has been applied.
     """
@@ -73,13 +74,14 @@ def pieces_of_leader_and_isr(
 
 
 def pieces_of_stop_replica(request: StopReplicaRequest) -> Iterator[StopReplicaRequest]:
-    """Pieces of at most LOGS_STOPPED_PER_SLICE_MAX partitions."""
+    """Yield pieces of at most LOGS_STOPPED_PER_SLICE_MAX partitions."""
     for topics in _cut(request.topic_states, lambda _topic, _partition: 1, LOGS_STOPPED_PER_SLICE_MAX):
         yield replace(request, topic_states=topics)
 
 
 def pieces_of_update_metadata(request: UpdateMetadataRequest) -> Iterator[UpdateMetadataRequest]:
-    """Pieces of whole topics, of about SLICE_OBJECTS partitions; there is one piece at least, for the brokers.
+    """Return the pieces of whole topics, of about SLICE_OBJECTS partitions; there is one piece at least, for the
+    brokers.
 
     Topics are not divided: a producer that saw only some partitions of a topic would assign keys to the wrong ones.
     """
@@ -91,7 +93,7 @@ def pieces_of_update_metadata(request: UpdateMetadataRequest) -> Iterator[Update
 def parts_of_update_metadata(
     request: UpdateMetadataRequest, *, may_clear: bool = False
 ) -> Iterator[tuple[UpdateMetadataRequest, bool]]:
-    """Parts of about SLICE_OBJECTS partitions, for work that may be done on a part of a topic.
+    """Yield parts of about SLICE_OBJECTS partitions, for work that may be done on a part of a topic.
 
     True with the last part of each of `pieces_of_update_metadata`: all its topics are complete then.  With
     `may_clear`, removes the partitions from the request meanwhile: freeing the states of 100,000 at once takes tens of
@@ -130,7 +132,9 @@ def parts_of_update_metadata(
 def _whole_topics(
     request: UpdateMetadataRequest, topics: deque[UpdateMetadataTopicState]
 ) -> Iterator[UpdateMetadataRequest]:
-    """The pieces with these topics, which are removed from the queue: freeing 80,000 of them at once takes 15 ms."""
+    """Yield the pieces with these topics, which are removed from the queue: freeing 80,000 of them at once takes
+    15 ms.
+    """
     sized = ((_TOPIC_COST + len(topics[0].partition_states), topics.popleft()) for _ in range(len(topics)))
     is_empty = True
     for batch in _batches(sized, SLICE_OBJECTS):
@@ -141,7 +145,7 @@ def _whole_topics(
 
 
 def _group(flat: Iterable[UpdateMetadataPartitionState], topics: dict[str, UpdateMetadataTopicState]) -> None:
-    """Adds partitions of versions before 5, which are listed flat, to their topics."""
+    """Add partitions of versions before 5, which are listed flat, to their topics."""
     for state in flat:
         topic = topics.get(state.topic_name)
         if topic is None:
@@ -152,11 +156,11 @@ def _group(flat: Iterable[UpdateMetadataPartitionState], topics: dict[str, Updat
 
 
 def _batches(sized: Iterable[tuple[int, T]], cost_max: int) -> Iterator[list[T]]:
-    """Lists of objects whose costs are `cost_max` together, or more if the last one alone exceeds it."""
+    """Yield lists of objects whose costs are `cost_max` together, or more if the last one alone exceeds it."""
     batch: list[T] = []
     left = cost_max
-    for cost, each in sized:
-        batch.append(each)
+    for cost, object_ in sized:
+        batch.append(object_)
         left -= cost
         if left <= 0:
             yield batch

@@ -93,7 +93,7 @@ class BrokerControlPlane:
         """Set when a controller has sent metadata that includes this broker."""
 
     async def leader_and_isr(self, request: LeaderAndIsrRequest) -> Mapping[TopicPartition, ErrorCode]:
-        """Applies roles; returns the error per partition.  Raises ApiError: STALE_{CONTROLLER,BROKER}_EPOCH."""
+        """Apply roles; return the error per partition.  Raises ApiError: STALE_{CONTROLLER,BROKER}_EPOCH."""
         errors: dict[TopicPartition, ErrorCode] = {}
         changed: list[Partition] = []
 
@@ -114,7 +114,7 @@ class BrokerControlPlane:
         return errors
 
     async def update_metadata(self, request: UpdateMetadataRequest, *, may_clear: bool = False) -> None:
-        """Applies metadata; with `may_clear`, frees the partitions of the request meanwhile.
+        """Apply metadata; with `may_clear`, free the partitions of the request meanwhile.
 
         Raises ApiError: STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH, INVALID_REQUEST.
         """
@@ -142,7 +142,7 @@ class BrokerControlPlane:
                 self.known.set()
 
     async def stop_replica(self, request: StopReplicaRequest) -> Mapping[TopicPartition, ErrorCode]:
-        """Stops replicas; returns the error per partition.  Raises ApiError: STALE_{CONTROLLER,BROKER}_EPOCH."""
+        """Stop replicas; return the error per partition.  Raises ApiError: STALE_{CONTROLLER,BROKER}_EPOCH."""
         errors: dict[TopicPartition, ErrorCode] = {}
         async with self._turn:
             self._check_epochs(request)
@@ -151,7 +151,7 @@ class BrokerControlPlane:
         return errors
 
     async def close(self) -> None:
-        """Waits for the slice that is being applied; the rest of its request and later requests are refused.
+        """Wait for the slice that is being applied; the rest of its request and later requests are refused.
 
         Call it before the logs are closed.
         """
@@ -165,7 +165,7 @@ class BrokerControlPlane:
         apply: Callable[[T], None],
         prepare: Callable[[T], Awaitable[None]] | None = None,
     ) -> None:
-        """Applies the pieces of one request, with an iteration of the event loop between two of them.
+        """Apply the pieces of one request, with an iteration of the event loop between two of them.
 
         Each piece waits for `prepare` before it is applied.  Raises ApiError(STALE_BROKER_EPOCH) when the broker
         has begun to stop, and what `apply` raises.
@@ -196,7 +196,7 @@ class BrokerControlPlane:
         return errors
 
     def _follow(self, changed: list[Partition]) -> None:
-        """Starts following the leaders of these partitions, which are removed from the list.
+        """Start following the leaders of these partitions, which are removed from the list.
 
         Many at a time: each change of the partitions of a leader changes the fetch from it, and one fetch for every few
         new partitions took two thirds of the processor time of creating a topic.
@@ -229,7 +229,7 @@ class BrokerControlPlane:
         return topic_partition in self._replicas.partitions
 
     def _check_epochs(self, request: LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest) -> None:
-        """Refuses requests for an earlier registration of this broker, and those of an earlier controller."""
+        """Refuse requests for an earlier registration of this broker, and those of an earlier controller."""
         if -1 < request.broker_epoch < self._lease.broker_epoch:
             raise ApiError(ErrorCode.STALE_BROKER_EPOCH)
         self._replicas.check_controller_epoch(request.controller_epoch)
@@ -246,7 +246,7 @@ class BrokerControlPlane:
 
 
 def _topics_of(request: LeaderAndIsrRequest) -> list[str]:
-    """The topics in a request, each once, in request order."""
+    """Return the topics in a request, each once, in request order."""
     grouped = (topic.topic_name for topic in request.topic_states)
     ungrouped = (state.topic_name for state in request.ungrouped_partition_states)
     return list(dict.fromkeys([*grouped, *ungrouped]))

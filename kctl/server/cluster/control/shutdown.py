@@ -42,7 +42,7 @@ class ControlledShutdown:
         self._version = version
 
     async def run(self, *, tries_max: int, backoff_ms: int) -> bool:
-        """Returns True if all leaderships that could move have moved."""
+        """Return True if all leaderships that could move have moved."""
         if not self._metadata.brokers:
             return True  # No controller ever assigned a partition to this broker.
         for attempt in range(tries_max):
@@ -75,4 +75,7 @@ class ControlledShutdown:
             await connection.close()
         if response.error_code != ErrorCode.NONE:
             raise ApiError(ErrorCode.of(response.error_code))
-        return [TopicPartition(each.topic_name, each.partition_index) for each in response.remaining_partitions]
+        return [
+            TopicPartition(partition.topic_name, partition.partition_index)
+            for partition in response.remaining_partitions
+        ]

@@ -43,15 +43,15 @@ class ControlPlane(Protocol):
     """How a broker applies the controller's requests."""
 
     async def leader_and_isr(self, request: LeaderAndIsrRequest) -> Mapping[TopicPartition, ErrorCode]:
-        """Applies roles; returns the error per partition.  Raises ApiError."""
+        """Apply roles; return the error per partition.  Raises ApiError."""
         ...
 
     async def update_metadata(self, request: UpdateMetadataRequest) -> None:
-        """Applies metadata.  Raises ApiError."""
+        """Apply metadata.  Raises ApiError."""
         ...
 
     async def stop_replica(self, request: StopReplicaRequest) -> Mapping[TopicPartition, ErrorCode]:
-        """Stops replicas; returns the error per partition.  Raises ApiError."""
+        """Stop replicas; return the error per partition.  Raises ApiError."""
         ...
 
 
@@ -101,8 +101,10 @@ class BrokerChannels:
         self._remote: dict[int, _RemoteChannel] = {}
 
     def queues(self) -> dict[int, tuple[int, Durations]]:
-        """The number of queued requests, and how long requests have waited, by broker; empty without a request."""
-        found = {broker_id: (len(each.queue), each.queue.times) for broker_id, each in self._remote.items()}
+        """Return the number of queued requests, and how long requests have waited, by broker; empty without a
+        request.
+        """
+        found = {broker_id: (len(channel.queue), channel.queue.times) for broker_id, channel in self._remote.items()}
         if self._local.queue is not None:
             found[self._broker_id] = (len(self._local.queue), self._local.queue.times)
         return found
@@ -110,7 +112,7 @@ class BrokerChannels:
     async def send(
         self, state: ControllerState, action: SendLeaderAndIsr | SendUpdateMetadata | SendStopReplica
     ) -> None:
-        """Queues the requests of an action; responses are passed to `on_response`."""
+        """Queue the requests of an action; responses are passed to `on_response`."""
         self._follow(state)
         if isinstance(action, SendUpdateMetadata):
             request = await run_steps(
@@ -126,12 +128,12 @@ class BrokerChannels:
             self._deliver(action.broker_id, request_of_stop, state)
 
     async def close(self) -> None:
-        """Stops sending; queued requests are dropped."""
+        """Stop sending; queued requests are dropped."""
         channels, self._remote = list(self._remote.values()), {}
         await asyncio.gather(self._local.close(), *(channel.close() for channel in channels))
 
     def _follow(self, state: ControllerState) -> None:
-        """Keeps one channel per live broker; a restarted broker gets a new one, without the requests queued before."""
+        """Keep one channel per live broker; a restarted broker gets a new one, without the requests queued before."""
         for broker_id, channel in list(self._remote.items()):
             live = state.brokers.get(broker_id)
             if live is None or live.epoch != channel.broker_epoch:
@@ -141,7 +143,7 @@ class BrokerChannels:
                 channel.endpoint = endpoint
 
     def _endpoint(self, live: LiveBroker) -> Endpoint | None:
-        return next((each for each in live.registration.endpoints if each.listener == self._listener), None)
+        return next((endpoint for endpoint in live.registration.endpoints if endpoint.listener == self._listener), None)
 
     def _deliver(self, broker_id: int, request: ControlRequest, state: ControllerState) -> None:
         live = state.brokers.get(broker_id)
@@ -187,7 +189,7 @@ class _LocalChannel:
         self.queue.put(request)
 
     async def close(self) -> None:
-        """Drops the requests that have not been applied."""
+        """Drop the requests that have not been applied."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
@@ -248,13 +250,13 @@ class _RemoteChannel:
         self.queue.put(request)
 
     def end(self) -> None:
-        """Cancels the task without waiting for it; the broker is gone."""
+        """Cancel the task without waiting for it; the broker is gone."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
 
     async def close(self) -> None:
-        """Cancels the task and waits for it."""
+        """Cancel the task and wait for it."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
@@ -328,26 +330,26 @@ def _leader_and_isr_errors(
 ) -> dict[TopicPartition, ErrorCode]:
     names = {topic.topic_id: topic.topic_name for topic in request.topic_states}
     errors = {
-        TopicPartition(names[topic.topic_id], each.partition_index): ErrorCode.of(each.error_code)
+        TopicPartition(names[topic.topic_id], error.partition_index): ErrorCode.of(error.error_code)
         for topic in response.topics
         if topic.topic_id in names
-        for each in topic.partition_errors
+        for error in topic.partition_errors
     }
-    for each in response.partition_errors:
-        errors[TopicPartition(each.topic_name, each.partition_index)] = ErrorCode.of(each.error_code)
+    for error in response.partition_errors:
+        errors[TopicPartition(error.topic_name, error.partition_index)] = ErrorCode.of(error.error_code)
     return errors
 
 
 def _stop_replica_errors(request: StopReplicaRequest, response: StopReplicaResponse) -> dict[TopicPartition, ErrorCode]:
-    """The error per partition; a request that was refused as a whole deleted nothing."""
+    """Return the error per partition; a request that was refused as a whole deleted nothing."""
     if response.error_code != ErrorCode.NONE:
         code = ErrorCode.of(response.error_code)
         return {
-            TopicPartition(topic.topic_name, each.partition_index): code
+            TopicPartition(topic.topic_name, state.partition_index): code
             for topic in request.topic_states
-            for each in topic.partition_states
+            for state in topic.partition_states
         }
     return {
-        TopicPartition(each.topic_name, each.partition_index): ErrorCode.of(each.error_code)
-        for each in response.partition_errors
+        TopicPartition(error.topic_name, error.partition_index): ErrorCode.of(error.error_code)
+        for error in response.partition_errors
     }

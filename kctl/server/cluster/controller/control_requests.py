@@ -49,7 +49,7 @@ PartitionState = TypeVar("PartitionState")
 def leader_and_isr_request(
     state: ControllerState, controller_id: int, action: SendLeaderAndIsr
 ) -> Steps[LeaderAndIsrRequest]:
-    """Builds the request in its newest version; `in_version_of_leader_and_isr` converts it."""
+    """Build the request in its newest version; `in_version_of_leader_and_isr` converts it."""
     request = LeaderAndIsrRequest(
         controller_id=controller_id,
         controller_epoch=state.epoch,
@@ -91,7 +91,7 @@ def _live_leaders(state: ControllerState, leaders: set[int]) -> list[LeaderAndIs
 def update_metadata_request(
     state: ControllerState, controller_id: int, partitions: Iterable[PartitionUpdate]
 ) -> Steps[UpdateMetadataRequest]:
-    """Builds a request with all live brokers, all their endpoints, and the given partitions."""
+    """Build a request with all live brokers, all their endpoints, and the given partitions."""
     request = UpdateMetadataRequest(
         controller_id=controller_id,
         controller_epoch=state.epoch,
@@ -139,23 +139,23 @@ def _by_topic(
     topic_state: Callable[..., TopicState],
     partition_state: Callable[[PartitionUpdate], PartitionState],
 ) -> Steps[list[TopicState]]:
-    """The states of the partitions, grouped by topic, in the order of the first partition of each topic."""
+    """Return the states of the partitions, grouped by topic, in the order of the first partition of each topic."""
     topics: dict[str, TopicState] = {}
     partitions: dict[str, list[PartitionState]] = {}
-    for number, each in enumerate(updates):
+    for number, update in enumerate(updates):
         if is_slice_full(number):
             yield
-        name = each.topic_partition[0]
+        name = update.topic_partition[0]
         states = partitions.get(name)
         if states is None:
             states = partitions[name] = []
-            topics[name] = topic_state(topic_name=name, topic_id=each.topic_id or ZERO_UUID, partition_states=states)
-        states.append(partition_state(each))
+            topics[name] = topic_state(topic_name=name, topic_id=update.topic_id or ZERO_UUID, partition_states=states)
+        states.append(partition_state(update))
     return list(topics.values())
 
 
 def stop_replica_request(state: ControllerState, controller_id: int, action: SendStopReplica) -> StopReplicaRequest:
-    """Builds the request in version 3, the newest."""
+    """Build the request in version 3, the newest."""
     topics: dict[str, list[StopReplicaPartitionState]] = {}
     for (topic, partition), leader_epoch in action.partitions.items():
         topics.setdefault(topic, []).append(
@@ -172,7 +172,7 @@ def stop_replica_request(state: ControllerState, controller_id: int, action: Sen
 
 
 def in_version_of_leader_and_isr(request: LeaderAndIsrRequest, version: int) -> LeaderAndIsrRequest:
-    """Converts the request to an older version."""
+    """Convert the request to an older version."""
     if version >= _FIRST_LEADER_AND_ISR_BY_TOPIC:
         return request
     flat = [replace(s, topic_name=t.topic_name) for t in request.topic_states for s in t.partition_states]
@@ -180,7 +180,7 @@ def in_version_of_leader_and_isr(request: LeaderAndIsrRequest, version: int) -> 
 
 
 def in_version_of_update_metadata(request: UpdateMetadataRequest, version: int) -> UpdateMetadataRequest:
-    """Converts the request to an older version."""
+    """Convert the request to an older version."""
     if version >= _FIRST_UPDATE_METADATA_BY_TOPIC:
         return request
     flat = [replace(s, topic_name=t.topic_name) for t in request.topic_states for s in t.partition_states]
@@ -188,7 +188,7 @@ def in_version_of_update_metadata(request: UpdateMetadataRequest, version: int) 
 
 
 def in_version_of_stop_replica(request: StopReplicaRequest, version: int) -> StopReplicaRequest:
-    """Converts the request to an older version, which has one delete flag for all partitions."""
+    """Convert the request to an older version, which has one delete flag for all partitions."""
     if version >= _FIRST_STOP_REPLICA_WITH_EPOCHS:
         return request
     is_deleting = any(s.delete_partition for t in request.topic_states for s in t.partition_states)

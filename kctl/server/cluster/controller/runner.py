@@ -126,7 +126,7 @@ class ControllerRunner:
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self, *, rebalance_every_ms: int | None = None, imbalance_percentage: int = 0) -> None:
-        """Starts with an election; `rebalance_every_ms` also starts the periodic preferred leader election."""
+        """Start with an election; `rebalance_every_ms` also starts the periodic preferred leader election."""
         loop = asyncio.get_running_loop()
         self._tasks = [loop.create_task(self._run(), name="controller")]
         if rebalance_every_ms is not None:
@@ -140,11 +140,11 @@ class ControllerRunner:
         return self._inbox.qsize()
 
     def channel_queues(self) -> dict[int, tuple[int, Durations]]:
-        """Requests that wait to be sent, and how long requests have waited, by broker."""
+        """Return the number of requests that wait to be sent, and how long requests have waited, by broker."""
         return self._channels.queues()
 
     async def close(self) -> None:
-        """Stops; the end of the session deletes /controller."""
+        """Stop; the end of the session deletes /controller."""
         tasks, self._tasks = self._tasks, []
         for task in tasks:
             task.cancel()
@@ -153,7 +153,7 @@ class ControllerRunner:
         self.state.is_active = False
 
     def on_watch(self, event: WatchEvent) -> None:
-        """Handles a watch event of the session; watches of other components are ignored."""
+        """Handle a watch event of the session; watches of other components are ignored."""
         place = watched_place(event.path)
         if isinstance(place, TopicPartition):
             self._inbox.put_nowait(place)
@@ -164,43 +164,43 @@ class ControllerRunner:
             self.notify(place)
 
     def notify(self, path: str) -> None:
-        """Queues a read of what is under `path`; a path that is queued already is read once."""
+        """Queue a read of what is under `path`; a path that is queued already is read once."""
         if path not in self._waiting:
             self._waiting.add(path)
             self._inbox.put_nowait(path)
 
     def session_expired(self) -> None:
-        """The session expired, so this broker is no longer the controller."""
+        """Resign: the session expired, so this broker is no longer the controller."""
         self._inbox.put_nowait(Resigned())
 
     def run_for_election(self) -> None:
-        """Starts an election in a new session, in which no watches are set yet."""
+        """Start an election in a new session, in which no watches are set yet."""
         self._waiting.clear()
         self.notify(paths.CONTROLLER)
 
     async def controlled_shutdown(self, broker_id: int) -> list[TopicPartition]:
-        """Moves leadership away from the broker; returns the partitions with followers that it still leads."""
+        """Move leadership away from the broker; return the partitions with followers that it still leads."""
         await self._request(lambda _: ControlledShutdownRequested(broker_id))
         return led_with_followers(self.state, broker_id)
 
     async def elect_leaders(
         self, partitions: tuple[TopicPartition, ...] | None, *, is_unclean: bool
     ) -> Mapping[TopicPartition, ErrorCode]:
-        """Holds elections for these or all partitions; returns NONE for each partition with a new leader."""
+        """Hold elections for these or all partitions; return NONE for each partition with a new leader."""
         return await self._request(lambda request: ElectionRequested(partitions, is_unclean, request))
 
     async def reassign(
         self, replicas: Mapping[TopicPartition, tuple[int, ...] | None]
     ) -> Mapping[TopicPartition, ErrorCode]:
-        """Starts reassignments, or cancels where the value is None; returns NONE for each that was accepted."""
+        """Start reassignments, or cancel where the value is None; return NONE for each that was accepted."""
         return await self._request(lambda request: ReassignmentsRequested(replicas, request))
 
     async def alter_isrs(self, requested: Mapping[TopicPartition, LeaderAndIsr]) -> Mapping[TopicPartition, ErrorCode]:
-        """Writes in-sync replicas for their leaders; NONE where `state` has them, {} if this is not the controller."""
+        """Write in-sync replicas for their leaders; NONE where `state` has them, {} if this is not the controller."""
         return await self._request(lambda request: IsrAlterationsRequested(requested, request))
 
     def topic_configs_changed(self, topics: Iterable[str] | None) -> None:
-        """The configuration of these or all topics changed.
+        """Note that the configuration of these or all topics changed.
 
         Their partitions without a leader may now be eligible for an unclean election.
         """
@@ -208,7 +208,7 @@ class ControllerRunner:
         self.notify(UNCLEAN_TOPICS)
 
     async def _request(self, event: Callable[[_PendingRequest], Event]) -> Mapping[TopicPartition, ErrorCode]:
-        """Queues an event and returns its outcome; {} if this broker is not the controller."""
+        """Queue an event and return its outcome; {} if this broker is not the controller."""
         request = _PendingRequest(event)
         self._inbox.put_nowait(request)
         return await request.done
@@ -267,7 +267,7 @@ class ControllerRunner:
             self._znodes.drop_changes()
 
     async def _elect(self) -> None:
-        """Takes part in an election.  Raises ControllerMoved."""
+        """Take part in an election.  Raises ControllerMoved."""
         lease = await self._candidacy.run(is_controller=self.state.is_active)
         if lease is None:
             return
@@ -281,12 +281,12 @@ class ControllerRunner:
             await self._read_again(path)
 
     async def _resign(self) -> None:
-        """Resigns; any broker may win the next election, which handles the node this one leaves."""
+        """Resign; any broker may win the next election, which handles the node this one leaves."""
         await self._feed(Resigned())
         self.notify(paths.CONTROLLER)
 
     async def _feed(self, event: Event) -> None:
-        """Processes one event and everything that follows from it."""
+        """Process one event and everything that follows from it."""
         pending: list[Event] = [event]
         while pending:
             for action in await run_steps(decide(self.state, pending.pop(0), self._clock.now_ms()), is_urgent=True):
@@ -339,7 +339,7 @@ class ControllerRunner:
         return None
 
     async def _rebalance_regularly(self, interval_ms: int, imbalance_percentage: int) -> None:
-        """Queues a preferred leader check at a fixed interval until cancelled."""
+        """Queue a preferred leader check at a fixed interval until cancelled."""
         await asyncio.sleep(_FIRST_REBALANCE_S)
         while True:
             self._inbox.put_nowait(RebalanceDue(imbalance_percentage))
@@ -353,7 +353,7 @@ def _work_of(item: str | TopicPartition | Event | _PendingRequest) -> Work:
 
 
 async def _log_election(election: LogElection) -> None:
-    """Logs elected and refused partitions, at most a hundred per line."""
+    """Log elected and refused partitions, at most a hundred per line."""
     kind = "unclean" if election.is_unclean else "preferred"
     message = "leader election trigger=%s type=%s count=%d partitions=%s"
     for some in _hundreds(map(str, election.elected)):
@@ -379,10 +379,12 @@ class _PendingRequest:
         self._event = event
 
     def event(self) -> Event:
-        """The event, which refers to this request; the request does not refer to it, so that no cycle is left."""
+        """Return the event, which refers to this request; the request does not refer to it, so that no cycle is
+        left.
+        """
         return self._event(self)
 
     def complete(self, outcome: Mapping[TopicPartition, ErrorCode]) -> None:
-        """Completes the request; only the first call has an effect."""
+        """Complete the request; only the first call has an effect."""
         if not self.done.done():
             self.done.set_result(outcome)

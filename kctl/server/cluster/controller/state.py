@@ -117,34 +117,34 @@ class ControllerState:
         return self.brokers.keys() - self.shutting_down
 
     def live_for(self, topic_partition: TopicPartition) -> set[int]:
-        """Brokers that can lead this partition: alive, not shutting down, log directory online."""
+        """Return the brokers that can lead this partition: alive, not shutting down, log directory online."""
         live = self.live_ids
         return {b for b in live if (topic_partition, b) not in self.offline_replicas} if self.offline_replicas else live
 
     def partitions_of(self, topic: str) -> list[TopicPartition]:
-        """The topic's partitions in order."""
+        """Return the topic's partitions in order."""
         assignment = self.topics.get(topic)
         return [TopicPartition(topic, p) for p in sorted(assignment.replicas)] if assignment else []
 
     def all_partitions(self) -> Iterable[TopicPartition]:
-        """Every partition, topics in order of name."""
+        """Yield every partition, topics in order of name."""
         for topic in sorted(self.topics):
             yield from self.partitions_of(topic)
 
     def replicas(self, topic_partition: TopicPartition) -> tuple[int, ...]:
-        """The assigned brokers, the preferred leader first."""
+        """Return the assigned brokers, the preferred leader first."""
         return self.topics[topic_partition.topic].replicas[topic_partition.partition]
 
     def phase(self, topic_partition: TopicPartition) -> PartitionPhase:
-        """The state of the partition."""
+        """Return the state of the partition."""
         return self.partition_phases.get(topic_partition, PartitionPhase.NON_EXISTENT)
 
     def replica_phase(self, replica: Replica) -> ReplicaPhase:
-        """The state of the replica."""
+        """Return the state of the replica."""
         return self.replica_phases.get(replica, ReplicaPhase.NON_EXISTENT)
 
     def move(self, topic_partition: TopicPartition, phase: PartitionPhase) -> None:
-        """Moves the partition to a state.  Raises AssertionError for an invalid transition, which is a bug."""
+        """Move the partition to a state.  Raises AssertionError for an invalid transition, which is a bug."""
         previous = self.phase(topic_partition)
         assert previous in VALID_PREVIOUS_OF_PARTITIONS[phase], f"{topic_partition}: {previous} -> {phase}"
         if phase is PartitionPhase.NON_EXISTENT:
@@ -153,7 +153,7 @@ class ControllerState:
             self.partition_phases[topic_partition] = phase
 
     def move_replica(self, replica: Replica, phase: ReplicaPhase) -> None:
-        """Moves the replica to a state.  Raises AssertionError for an invalid transition, which is a bug."""
+        """Move the replica to a state.  Raises AssertionError for an invalid transition, which is a bug."""
         previous = self.replica_phase(replica)
         assert previous in VALID_PREVIOUS_OF_REPLICAS[phase], f"{replica}: {previous} -> {phase}"
         if phase is ReplicaPhase.NON_EXISTENT:

@@ -78,7 +78,7 @@ _BY_EVENT: Mapping[type, Work] = {
 
 
 def work_of(cause: str | Event) -> Work:
-    """The kind of work that a path in ZooKeeper, or an event, leads to."""
+    """Return the kind of work that a path in ZooKeeper, or an event, leads to."""
     if not isinstance(cause, str):
         return _BY_EVENT.get(type(cause), Work.UNCLEAN_LEADER_ELECTION_ENABLE)
     if cause.startswith(paths.CONFIG):

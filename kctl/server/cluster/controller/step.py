@@ -71,12 +71,12 @@ from kctl.system.steps import run_at_once
 
 
 def step(state: ControllerState, event: Event, now_ms: int) -> list[Action]:
-    """Updates `state` for the event and returns the actions to perform, as `decide` in one slice."""
+    """Update `state` for the event and return the actions to perform, as `decide` in one slice."""
     return run_at_once(decide(state, event, now_ms))
 
 
 def decide(state: ControllerState, event: Event, now_ms: int) -> Decision:
-    """Updates `state` for the event and returns the actions to perform; yields between slices of a long decision.
+    """Update `state` for the event and return the actions to perform; yield between slices of a long decision.
 
     Events other than Elected are ignored while this broker is not the controller: they were queued before it resigned.
     """
@@ -89,6 +89,7 @@ def decide(state: ControllerState, event: Event, now_ms: int) -> Decision:
 def _decision_of(state: ControllerState, event: Event) -> Decision | list[Action]:
     match event:
         case Resigned():
+            # Requests stop waiting: this broker does not learn of the end of these deletions any more.
             waited_for = tuple(sorted(state.deleting))
             _forget(state)
             return [EndDeletionWaits(waited_for)] if waited_for else []
@@ -137,7 +138,7 @@ def _decision_of(state: ControllerState, event: Event) -> Decision | list[Action
 
 
 def led_with_followers(state: ControllerState, broker_id: int) -> list[TopicPartition]:
-    """Partitions with followers that the broker still leads: a controlled shutdown waits for these."""
+    """Return the partitions with followers that the broker still leads: a controlled shutdown waits for these."""
     return [
         topic_partition
         for topic_partition, leader in state.leaders.items()
@@ -164,6 +165,7 @@ def _forget(state: ControllerState) -> None:
 
 
 def _fail_over(state: ControllerState, event: Elected) -> Decision:
+    # A broker that is elected again starts from what is in ZooKeeper, which other controllers have changed.
     _forget(state)
     state.is_active = True
     state.epoch, state.epoch_version = event.epoch, event.epoch_version
@@ -179,9 +181,11 @@ def _fail_over(state: ControllerState, event: Elected) -> Decision:
     decided = {**without_dead_brokers(state, everything), **without_restarted_brokers(state, event.returned)}
     yield
     deletions = yield from deletions_requested(state, DeletionsRead(event.deletions))
+    # A topic that is being deleted gets no new states.
     changes = {tp: requested for tp, requested in decided.items() if tp.topic not in state.deleting}
     elections = yield from bring_online(state, everything, changes)
     writes = [action for action in elections if isinstance(action, WriteStates)]
+    # The roles of these are sent when their new states are in ZooKeeper.
     awaited = decided.keys() | {tp for write in writes for tp in (*write.created, *write.changed)}
     introduction = RequestBatch(state)
     introduction.send_live_brokers()
@@ -192,6 +196,7 @@ def _fail_over(state: ControllerState, event: Elected) -> Decision:
         if topic_partition not in awaited:
             _send_roles(state, topic_partition, roles)
     reassignments = yield from resume_reassignments(state)
+    # The brokers come first: followers find their leaders in the metadata.
     return [*introduction.actions(), *roles.actions(), *elections, *reassignments, *deletions]
 
 
@@ -208,7 +213,7 @@ def _start_partition(state: ControllerState, topic_partition: TopicPartition) ->
 
 
 def _send_roles(state: ControllerState, topic_partition: TopicPartition, batch: RequestBatch) -> None:
-    """Sends the state in ZooKeeper; a new decision is sent when it is written, since the old leader may be dead."""
+    """Send the state in ZooKeeper; a new decision is sent when it is written, since the old leader may be dead."""
     if topic_partition in state.leaders:
         batch.leader_and_isr_of_all(
             topic_partition, [(b, False) for b in state.replicas(topic_partition) if b in state.brokers]

@@ -50,7 +50,7 @@ class AutoTopics:
         self._under_way: dict[str, asyncio.Task[None]] = {}
 
     def request(self, name: str, account: RequestAccount | None = None) -> ErrorCode:
-        """Starts creating the topic; returns LEADER_NOT_AVAILABLE, or the error why it cannot be created.
+        """Start creating the topic; return LEADER_NOT_AVAILABLE, or the error why it cannot be created.
 
         The partitions count for the quota of the client whose request creates the topic (KIP-599).
         """
@@ -91,7 +91,7 @@ class AutoTopics:
         return ErrorCode.LEADER_NOT_AVAILABLE
 
     def _shape(self, name: str) -> tuple[int, int, Mapping[str, str]]:
-        """The number of partitions, the replication factor and the overrides of a topic of this name."""
+        """Return the number of partitions, the replication factor and the overrides of a topic of this name."""
         config = self._configs.current
         if name == GROUP_METADATA_TOPIC:
             return (

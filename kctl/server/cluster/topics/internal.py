@@ -70,8 +70,8 @@ class FrontToBack:
         """Continue in the segment that holds `offset`."""
         segments = self._log.segments
         self._segment: Segment = max(
-            (each for each in segments if each.base_offset <= offset),
-            key=lambda each: each.base_offset,
+            (segment for segment in segments if segment.base_offset <= offset),
+            key=lambda segment: segment.base_offset,
             default=segments[0],
         )
         self._cutter = BatchCutter(self._segment.base_offset, start_offset=offset)
@@ -99,13 +99,13 @@ class CoordinatorAppends:
         self._purgatory = purgatory
 
     def is_hosted(self, partition: TopicPartition) -> bool:
-        """True if this broker has a replica."""
+        """Return whether this broker has a replica."""
         return partition in self._replicas.partitions
 
     def append(
         self, partition: TopicPartition, batch: bytes, *, required_acks: int, timeout_ms: int
     ) -> AppendOutcome | asyncio.Future[AppendOutcome]:
-        """Appends a batch; see coordinators.ports.CoordinatorLog.append."""
+        """Append a batch; see coordinators.ports.CoordinatorLog.append."""
         topic, index = partition
         try:
             led = self._replicas.partition(topic, index)
@@ -155,7 +155,7 @@ class InternalLog:
         self._topic = topic
 
     def partition_count(self) -> int | None:
-        """The number of partitions of the topic; None if it does not exist."""
+        """Return the number of partitions of the topic; None if it does not exist."""
         return self._metadata.partition_count(self._topic)
 
     def batch_bytes_max(self, partition: int) -> int:
@@ -165,12 +165,12 @@ class InternalLog:
     def append(
         self, partition: int, batch: bytes, *, required_acks: int, timeout_ms: int
     ) -> AppendOutcome | asyncio.Future[AppendOutcome]:
-        """Appends a batch; see coordinators.ports.CoordinatorLog.append."""
+        """Append a batch; see coordinators.ports.CoordinatorLog.append."""
         topic_partition = TopicPartition(self._topic, partition)
         return self._appends.append(topic_partition, batch, required_acks=required_acks, timeout_ms=timeout_ms)
 
     async def read_all(self, partition: int) -> AsyncIterator[Piece]:
-        """Reads batches in a thread, since a coordinator's partition may be large and not in the page cache."""
+        """Read batches in a thread, since a coordinator's partition may be large and not in the page cache."""
         log = self._replicas.partition(self._topic, partition).log
         try:
             reading = FrontToBack(log, self._load_buffer_bytes)
@@ -182,7 +182,7 @@ class InternalLog:
             raise failure from error
 
     async def until_replicated(self, partition: int) -> None:
-        """Returns when the high watermark has reached the current end of the log; see coordinators.ports."""
+        """Return when the high watermark has reached the current end of the log; see coordinators.ports."""
         led = self._replicas.partition(self._topic, partition)
         end = led.log.log_end_offset
         while led.high_watermark < end:
@@ -203,14 +203,14 @@ class _DelayedReplication:
         self._required_offset = required_offset
 
     def try_complete(self, changed: Collection[TopicPartition]) -> bool:
-        """Completes if the high watermark has reached the offset."""
+        """Complete if the high watermark has reached the offset."""
         if self._partition.high_watermark < self._required_offset:
             return False
         self.on_timeout()
         return True
 
     def on_timeout(self) -> None:
-        """Completes, so that the caller checks again."""
+        """Complete, so that the caller checks again."""
         if not self.future.done():
             self.future.set_result(None)
 
@@ -228,7 +228,7 @@ class _DelayedAppend:
         self._min_insync_replicas = min_insync_replicas
 
     def outcome(self) -> AppendOutcome | None:
-        """The result, or None if it is not known yet."""
+        """Return the result, or None if it is not known yet."""
         if not self._partition.is_leader:
             return AppendOutcome(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if not self._partition.log.log_directory.is_online:
@@ -240,7 +240,7 @@ class _DelayedAppend:
         return AppendOutcome(ErrorCode.NONE, self._base_offset)
 
     def try_complete(self, changed: Collection[TopicPartition]) -> bool:
-        """Completes if the result is known."""
+        """Complete if the result is known."""
         outcome = self.outcome()
         if outcome is None:
             return False
@@ -248,7 +248,7 @@ class _DelayedAppend:
         return True
 
     def on_timeout(self) -> None:
-        """Completes with REQUEST_TIMED_OUT."""
+        """Complete with REQUEST_TIMED_OUT."""
         self._respond(AppendOutcome(ErrorCode.REQUEST_TIMED_OUT))
 
     def _respond(self, outcome: AppendOutcome) -> None:
@@ -264,11 +264,11 @@ class InternalTopicsView:
         self._auto_topics = auto_topics
 
     def partition_count(self, topic: str) -> int | None:
-        """The number of partitions of the topic; None if it does not exist."""
+        """Return the number of partitions of the topic; None if it does not exist."""
         return self._metadata.partition_count(topic)
 
     def leader_of(self, topic: str, partition: int, listener: str) -> CoordinatorNode | None:
-        """The leader's endpoint on this listener; None if there is none."""
+        """Return the leader's endpoint on this listener; None if there is none."""
         info = self._metadata.partition(TopicPartition(topic, partition))
         broker = self._metadata.brokers.get(info.leader) if info is not None else None
         endpoint = broker.endpoint(listener) if broker is not None else None
@@ -277,7 +277,7 @@ class InternalTopicsView:
         return CoordinatorNode(broker.broker_id, endpoint.host, endpoint.port)
 
     def ensure_topic(self, topic: str, account: RequestAccount | None) -> None:
-        """Starts creating the topic, which counts for the quota of the client."""
+        """Start creating the topic, which counts for the quota of the client."""
         self._auto_topics.request(topic, account)
 
 
@@ -288,7 +288,7 @@ class PartitionLeadersView:
         self._metadata = metadata
 
     def leader_of(self, partition: TopicPartition) -> int | None:
-        """The leader's id, NO_LEADER, or None if the partition does not exist."""
+        """Return the leader's id, NO_LEADER, or None if the partition does not exist."""
         info = self._metadata.partition(partition)
         if info is None:
             return None
@@ -307,7 +307,7 @@ class OffsetsInZooKeeper:
         self._zookeeper = zookeeper
 
     async def get(self, group_id: str, topic: str, partition: int) -> int | None:
-        """The committed offset, or None.  Raises ZooKeeperError, ApiError(INVALID_GROUP_ID)."""
+        """Return the committed offset, or None.  Raises ZooKeeperError, ApiError(INVALID_GROUP_ID)."""
         try:
             data, _ = await self._zookeeper.get(_offset_path(group_id, topic, partition))
             return int(data)
@@ -315,7 +315,7 @@ class OffsetsInZooKeeper:
             return None
 
     async def set(self, group_id: str, topic: str, partition: int, offset: int) -> None:
-        """Commits the offset.  Raises ZooKeeperError, ApiError(INVALID_GROUP_ID)."""
+        """Commit the offset.  Raises ZooKeeperError, ApiError(INVALID_GROUP_ID)."""
         path = _offset_path(group_id, topic, partition)
         data = str(offset).encode()
         try:
@@ -325,7 +325,10 @@ class OffsetsInZooKeeper:
 
 
 def _offset_path(group_id: str, topic: str, partition: int) -> str:
-    """The znode of an offset.  Raises ApiError(INVALID_GROUP_ID) for a group id that would name another znode."""
+    """Return the znode of an offset.
+
+    Raises ApiError(INVALID_GROUP_ID) for a group id that would name another znode.
+    """
     if "/" in group_id or group_id in {"", ".", ".."}:
         raise ApiError(ErrorCode.INVALID_GROUP_ID)
     return paths.consumer_offset(group_id, topic, partition)

@@ -42,7 +42,7 @@ class _Brokers:
 def assign_replicas(
     brokers: Mapping[int, str | None], partition_count: int, replication_factor: int, random: Random
 ) -> Assignment:
-    """Assigns replicas for a new topic.  `brokers` maps the ids of live brokers to their racks.
+    """Assign replicas for a new topic.  `brokers` maps the ids of live brokers to their racks.
 
     Raises ApiError: INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR (below 1 or above the number of brokers), or
     UNKNOWN_SERVER_ERROR when only some brokers have a rack, as Kafka does.
@@ -57,7 +57,7 @@ def assign_replicas(
 def assign_added_partitions(
     brokers: Mapping[int, str | None], existing: Mapping[int, Sequence[int]], added_count: int
 ) -> Assignment:
-    """Assigns replicas for partitions added to a topic, starting at the first replica of partition 0.
+    """Assign replicas for partitions added to a topic, starting at the first replica of partition 0.
 
     The replication factor is that of partition 0.  Raises ApiError as `assign_replicas` does.
     """
@@ -70,7 +70,7 @@ def assign_added_partitions(
 
 
 def partitions_sharing_racks(assignment: Mapping[int, Sequence[int]], racks: Mapping[int, str | None]) -> list[int]:
-    """The partitions with several replicas in one rack.  Brokers without a rack share none."""
+    """Return the partitions with several replicas in one rack.  Brokers without a rack share none."""
     found = []
     for partition, replicas in assignment.items():
         used = [rack for replica in replicas if (rack := racks.get(replica)) is not None]
@@ -80,7 +80,7 @@ def partitions_sharing_racks(assignment: Mapping[int, Sequence[int]], racks: Map
 
 
 def check_partition_count(count: int) -> None:
-    """Raises ApiError(INVALID_PARTITIONS) for more partitions than a topic may have."""
+    """Raise ApiError(INVALID_PARTITIONS) for more partitions than a topic may have."""
     if count > PARTITIONS_PER_TOPIC_MAX:
         raise ApiError(
             ErrorCode.INVALID_PARTITIONS,
@@ -146,7 +146,7 @@ def _replica_index(leader_index: int, shift: int, step: int, count: int) -> int:
 
 
 def _rack_alternated(racks: Mapping[int, str]) -> list[int]:
-    """All brokers, one of each rack in turn.  Kafka's AdminUtils.getRackAlternatedBrokerList."""
+    """Return all brokers, one of each rack in turn.  Kafka's AdminUtils.getRackAlternatedBrokerList."""
     waiting = {
         rack: sorted(broker for broker in racks if racks[broker] == rack) for rack in sorted(set(racks.values()))
     }

@@ -77,7 +77,7 @@ class PartitionRoom:
         self._left = min(PARTITIONS_CREATED_PER_REQUEST_MAX, max(PARTITIONS_PER_CLUSTER_MAX - partition_count, 0))
 
     def take(self, count: int) -> None:
-        """Uses up `count` partitions.  Raises ApiError(INVALID_PARTITIONS) if fewer are left."""
+        """Use up `count` partitions.  Raises ApiError(INVALID_PARTITIONS) if fewer are left."""
         if count > self._left:
             raise ApiError(
                 ErrorCode.INVALID_PARTITIONS,
@@ -90,7 +90,7 @@ class PartitionRoom:
 def replica_count(requested: CreatableTopic, config: BrokerConfig) -> int:
     """About how many replicas a valid request is for."""
     if requested.assignments:
-        return sum(1 + len(each.broker_ids) for each in requested.assignments)
+        return sum(1 + len(assignment.broker_ids) for assignment in requested.assignments)
     factor = requested.replication_factor
     return _partition_count(requested, config) * (
         config.default_replication_factor if factor == BROKER_DEFAULT else factor
@@ -106,7 +106,7 @@ def plan_new_topic(
     random: Random,
     room: PartitionRoom,
 ) -> NewTopicPlan:
-    """The plan for a topic.  Raises ApiError with the first problem found.
+    """Return the plan for a topic.  Raises ApiError with the first problem found.
 
     `existing` are the names of all topics, including those being deleted.  Brokers in a given assignment need not
     exist.
@@ -125,7 +125,7 @@ def plan_new_topic(
 
 
 def count_added_partitions(requested: CreatePartitionsTopic, *, existing: Assignment, room: PartitionRoom) -> int:
-    """How many partitions to add.  Raises ApiError; the caller has excluded a pending reassignment."""
+    """Return how many partitions to add.  Raises ApiError; the caller has excluded a pending reassignment."""
     added_count = requested.count - len(existing)
     if added_count < 0:
         raise ApiError(
@@ -142,7 +142,7 @@ def count_added_partitions(requested: CreatePartitionsTopic, *, existing: Assign
 def plan_added_partitions(
     requested: CreatePartitionsTopic, added_count: int, *, existing: Assignment, brokers: Racks
 ) -> Assignment:
-    """The replicas of the partitions to add.  Raises ApiError."""
+    """Return the replicas of the partitions to add.  Raises ApiError."""
     if requested.assignments is None:
         return placement.assign_added_partitions(brokers, existing, added_count)
     given = [tuple(entry.broker_ids) for entry in requested.assignments]

@@ -49,7 +49,7 @@ class TopicWriter:
         self._has_topic_ids = has_topic_ids
 
     async def create(self, name: str, assignment: Assignment, overrides: Mapping[str, str]) -> UUID:
-        """Creates a topic; returns its id, ZERO_UUID if topics have none.  Raises ApiError(TOPIC_ALREADY_EXISTS)."""
+        """Create a topic; return its id, ZERO_UUID if topics have none.  Raises ApiError(TOPIC_ALREADY_EXISTS)."""
         if await self._zookeeper.exists(paths.topic(name)) is not None:
             raise _exists(name)
         await self._put(paths.topic_config(name), znodes.encode_config(overrides))
@@ -63,7 +63,7 @@ class TopicWriter:
         return ZERO_UUID if topic_id is None else topic_id
 
     async def assignment(self, name: str) -> znodes.TopicAssignment:
-        """The stored assignment.  Raises ApiError(UNKNOWN_TOPIC_OR_PARTITION)."""
+        """Return the stored assignment.  Raises ApiError(UNKNOWN_TOPIC_OR_PARTITION)."""
         try:
             data, _ = await self._zookeeper.get(paths.topic(name))
         except NoNodeError as error:
@@ -72,7 +72,7 @@ class TopicWriter:
             return await decoded(znodes.decode_topic, paths.topic(name), data)
 
     async def add_partitions(self, name: str, added: Assignment) -> None:
-        """Appends partitions.  Raises ApiError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST for a concurrent change."""
+        """Append partitions.  Raises ApiError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST for a concurrent change."""
         path = paths.topic(name)
         try:
             data, stat = await self._zookeeper.get(path)
@@ -89,19 +89,19 @@ class TopicWriter:
         self._warn_of_shared_racks(name, added)
 
     async def request_deletion(self, name: str) -> None:
-        """Requests the deletion of the topic from the controller; idempotent."""
+        """Request the deletion of the topic from the controller; idempotent."""
         try:
             await self._zookeeper.create(paths.delete_topic(name), None)
         except NodeExistsError:
             return
 
     async def change_config(self, entity_path: str, overrides: Mapping[str, str]) -> None:
-        """Replaces the overrides of `topics/NAME`, `brokers/N`, ... and notifies all brokers."""
+        """Replace the overrides of `topics/NAME`, `brokers/N`, ... and notify all brokers."""
         await self._put(paths.config_entity(entity_path), znodes.encode_config(overrides))
         await self._announce_config(entity_path)
 
     async def update_config(self, entity_path: str, change: Callable[[Mapping[str, str]], Mapping[str, str]]) -> None:
-        """Replaces the overrides of an entity by the result of `change` and notifies all brokers.
+        """Replace the overrides of an entity by the result of `change` and notify all brokers.
 
         No concurrent update is lost: `change` is called again if the overrides have changed in the meantime.
         Raises what `change` raises, and ZooKeeperError.
@@ -113,14 +113,16 @@ class TopicWriter:
         await self._announce_config(entity_path)
 
     async def config_entities(self, parent_path: str) -> list[str]:
-        """The path elements of the entities below `users`, `users/NAME/clients`, ...; none if there is no node."""
+        """Return the path elements of the entities below `users`, `users/NAME/clients`, ...; none if there is no
+        node.
+        """
         try:
             return await self._zookeeper.children(paths.config_entity(parent_path))
         except NoNodeError:
             return []
 
     async def config(self, entity_path: str) -> dict[str, str]:
-        """The overrides of an entity; none if it has no node."""
+        """Return the overrides of an entity; none if it has no node."""
         path = paths.config_entity(entity_path)
         try:
             data, _ = await self._zookeeper.get(path)
@@ -130,7 +132,7 @@ class TopicWriter:
             return await decoded(znodes.decode_config, path, data)
 
     async def _try_update(self, path: str, change: Callable[[Mapping[str, str]], Mapping[str, str]]) -> bool:
-        """Returns False if another writer changed the node first."""
+        """Return False if another writer changed the node first."""
         data, version = b"", None
         with contextlib.suppress(NoNodeError):
             data, stat = await self._zookeeper.get(path)
@@ -176,7 +178,7 @@ class TopicWriter:
             )
 
     def _new_id(self) -> UUID:
-        """A random id whose text does not begin with a dash, which shells would treat as an option."""
+        """Return a random id whose text does not begin with a dash, which shells would treat as an option."""
         while True:
             candidate = UUID(int=self._random.getrandbits(128), version=4)
             is_reserved = candidate in {ZERO_UUID, _METADATA_TOPIC_ID}
@@ -190,7 +192,7 @@ def _exists(name: str) -> ApiError:
 
 @contextlib.contextmanager
 def invalid_znode_as_api_error() -> Iterator[None]:
-    """Turns an invalid znode into an error that names it; Kafka has no error code for it."""
+    """Turn an invalid znode into an error that names it; Kafka has no error code for it."""
     try:
         yield
     except ValueError as error:

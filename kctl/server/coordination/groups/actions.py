@@ -259,7 +259,7 @@ class Removals:
     offsets: int = 0
 
     def count(self, action: Action) -> None:
-        """Counts a group or the offsets of one that the check removes."""
+        """Count a group or the offsets of one that the check removes."""
         match action:
             case PersistTombstones():
                 self.offsets += len(action.partitions)
@@ -283,7 +283,7 @@ class GroupCounts:
     """Committed offsets that were removed with their topic or group, or by OffsetDelete."""
 
     def count(self, event: Event, action: Action) -> None:
-        """Counts the offsets of an action that the event caused."""
+        """Count the offsets of an action that the event caused."""
         match action:
             case PersistOffsets():
                 self.offset_commits += len(action.offsets)

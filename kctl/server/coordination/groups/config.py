@@ -34,7 +34,7 @@ class GroupConfig:
 
     @classmethod
     def of(cls, config: BrokerConfig) -> GroupConfig:
-        """The settings in the broker's configuration."""
+        """Return the settings in the broker's configuration."""
         protocol_version = config.inter_broker_protocol_version
         return cls(
             group_min_session_timeout_ms=config.group_min_session_timeout_ms,
@@ -60,9 +60,9 @@ class ConsumerOffsetsInZooKeeper(Protocol):
     """Offsets of consumers older than 0.9: /consumers/GROUP/offsets/TOPIC/PARTITION."""
 
     async def get(self, group_id: str, topic: str, partition: int) -> int | None:
-        """The offset; None if nothing is committed.  Raises ZooKeeperError, ApiError(INVALID_GROUP_ID)."""
+        """Return the offset; None if nothing is committed.  Raises ZooKeeperError, ApiError(INVALID_GROUP_ID)."""
         ...
 
     async def set(self, group_id: str, topic: str, partition: int, offset: int) -> None:
-        """Writes the offset; creates missing nodes.  Raises ZooKeeperError, ApiError(INVALID_GROUP_ID)."""
+        """Write the offset; create missing nodes.  Raises ZooKeeperError, ApiError(INVALID_GROUP_ID)."""
         ...

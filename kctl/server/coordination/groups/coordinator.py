@@ -142,19 +142,19 @@ class GroupCoordinator:
         return self._runner.counts
 
     def start(self) -> None:
-        """Starts serving calls; before that they get COORDINATOR_NOT_AVAILABLE."""
+        """Start serving calls; before that they get COORDINATOR_NOT_AVAILABLE."""
         self._is_active = True
         self._checks.every(self._config.offsets_retention_check_interval_ms, self.expire)
 
     async def stop(self) -> None:
-        """Stops; all parked requests get NOT_COORDINATOR."""
+        """Stop; all parked requests get NOT_COORDINATOR."""
         self._is_active = False
         self._checks.cancel()
         await self.partitions.close()
         await self._runner.stop()
 
     def topics_deleted(self, topics: Collection[str]) -> None:
-        """Removes all commits of deleted topics."""
+        """Remove all commits of deleted topics."""
         self._runner.run_all(ForgetTopics(frozenset(topics)))
 
     def join(self, group_id: str, request: JoinRequest) -> Reply[JoinOutcome]:
@@ -236,7 +236,7 @@ class GroupCoordinator:
         return self._run_commit(group_id, request, error)
 
     def transaction_completed(self, partition: int, producer_id: int, *, committed: bool) -> None:
-        """The marker of the producer's transaction is in this partition: commits or drops its pending offsets."""
+        """Commit or drop the pending offsets of a producer's transaction, whose marker is in this partition."""
         led = self.partitions.get(partition)
         if led is not None:
             self._runner.transaction_completed(led, TransactionEnd(producer_id, committed))
@@ -264,7 +264,7 @@ class GroupCoordinator:
         return ErrorCode.NONE, found
 
     def committed_partitions(self, group_id: str) -> list[TopicPartition]:
-        """The partitions for which the group has a commit; none if it is not on this broker."""
+        """Return the partitions for which the group has a commit; none if it is not on this broker."""
         hosted = self._groups.get(group_id)
         return [] if hosted is None else list(hosted.group.offsets)
 
@@ -343,11 +343,11 @@ class GroupCoordinator:
         return call.reply()
 
     def expire(self) -> None:
-        """Checks for expired offsets and unused groups now; `start` makes this periodic."""
+        """Check for expired offsets and unused groups now; `start` makes this periodic."""
         self._runner.run_all(ExpireOffsets())
 
     def _status(self, group_id: str, *, may_be_empty: bool = False) -> ErrorCode:
-        """The error if the group cannot be served here.  Kafka: GroupCoordinator.validateGroupStatus."""
+        """Return the error if the group cannot be served here.  Kafka: GroupCoordinator.validateGroupStatus."""
         if not group_id and not may_be_empty:
             return ErrorCode.INVALID_GROUP_ID
         if not self._is_active:
@@ -385,7 +385,9 @@ class GroupCoordinator:
         return self._config.group_min_session_timeout_ms <= timeout_ms <= self._config.group_max_session_timeout_ms
 
     def _fresh_member_id(self, prefix: str) -> str:
-        """A new member id; the prefix is truncated so that the id fits into a string of the protocol and the log."""
+        """Return a new member id; the prefix is truncated so that the id fits into a string of the protocol and the
+        log.
+        """
         kept = prefix.encode()[:MEMBER_ID_PREFIX_BYTES_MAX].decode(errors="ignore")
         return f"{kept}-{UUID(int=self._random.getrandbits(128), version=4)}"
 
@@ -422,7 +424,7 @@ Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
 
 async def commit_sliced(offsets: Offsets, commit: Callable[[Offsets], Reply[CommitOutcome]]) -> CommitOutcome:
-    """Calls `commit` for some offsets at a time; returns the outcome of all partitions."""
+    """Call `commit` for some offsets at a time; return the outcome of all partitions."""
     if len(offsets) <= REQUEST_ELEMENTS_PER_SLICE_MAX:
         reply = commit(offsets)
         return await reply if isinstance(reply, asyncio.Future) else reply

@@ -135,7 +135,7 @@ class Member:
         raise KeyError(protocol_name)
 
     def vote(self, candidates: Collection[str]) -> str:
-        """The candidate that is first in its order of preference."""
+        """Return the candidate that is first in its order of preference."""
         return next(name for name, _ in self.protocols if name in candidates)
 
 
@@ -159,11 +159,11 @@ class Election:
         return len(self._candidates) == 1
 
     def vote(self, member: Member) -> None:
-        """Counts the vote of a member."""
+        """Count the vote of a member."""
         self._votes[member.vote(self._candidates)] += 1
 
     def winner(self, voters: Iterable[Member] = ()) -> str:
-        """The protocol with the most votes, after these members have voted too."""
+        """Return the protocol with the most votes, after these members have voted too."""
         if self.is_decided:
             return next(iter(self._candidates))
         for member in voters:
@@ -182,19 +182,19 @@ class ProtocolSupport:
         """The size of the names and metadata of all members."""
 
     def add(self, protocols: Protocols) -> None:
-        """Adds a member that supports these."""
+        """Add a member that supports these."""
         self._count(protocols, 1)
 
     def remove(self, protocols: Protocols) -> None:
-        """Removes a member that supports these."""
+        """Remove a member that supports these."""
         self._count(protocols, -1)
 
     def shares_one(self, protocols: Protocols, members: int) -> bool:
-        """True if `members` members all support one of these."""
+        """Return whether `members` members all support one of these."""
         return any(self._counts[name] == members for name, _ in protocols)
 
     def election(self, members: int) -> Election:
-        """An election among the protocols that all of `members` members support."""
+        """Return an election among the protocols that all of `members` members support."""
         return Election(name for name, count in self._counts.items() if count == members)
 
     def _count(self, protocols: Protocols, by: int) -> None:
@@ -206,7 +206,7 @@ class ProtocolSupport:
 
 
 def size_of(protocols: Protocols) -> int:
-    """The size of their names and metadata."""
+    """Return the size of their names and metadata."""
     return sum(len(name) + len(metadata) for name, metadata in protocols)
 
 
@@ -220,7 +220,7 @@ class SubscribedTopics:
         self._topics: set[str] | None = set()
 
     def add(self, subscription: bytes) -> None:
-        """Parses the subscription of a member.
+        """Parse the subscription of a member.
 
         All are parsed as version 0, with which every later version starts: some clients claim version 1 without its
         new field.
@@ -242,7 +242,7 @@ class SubscribedTopics:
 
 
 def subscribed_topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
-    """The topics in any of the subscriptions, see SubscribedTopics.known."""
+    """Return the topics in any of the subscriptions, see SubscribedTopics.known."""
     topics = SubscribedTopics()
     for subscription in subscriptions:
         topics.add(subscription)
@@ -342,26 +342,26 @@ class Group:
         return len(self.members) > self.config.group_max_size
 
     def is_fenced(self, member_id: str, group_instance_id: str | None) -> bool:
-        """True if another member id owns the instance id."""
+        """Return whether another member id owns the instance id."""
         if group_instance_id is None:
             return False
         holder = self.static_members.get(group_instance_id)
         return holder is not None and holder != member_id
 
     def identity_error(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
-        """The error of a request for this member: NONE, FENCED_INSTANCE_ID or UNKNOWN_MEMBER_ID."""
+        """Return the error of a request for this member: NONE, FENCED_INSTANCE_ID or UNKNOWN_MEMBER_ID."""
         if self.is_fenced(member_id, group_instance_id):
             return ErrorCode.FENCED_INSTANCE_ID
         return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
-        """True if a member with these protocols can join."""
+        """Return whether a member with these protocols can join."""
         if self.state is GroupState.EMPTY:
             return bool(protocol_type) and bool(protocols)
         return self.protocol_type == protocol_type and self._protocol_support.shares_one(protocols, len(self.members))
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """True if members subscribe to the topic, or if their subscriptions cannot be parsed."""
+        """Return True if members subscribe to the topic, or if their subscriptions cannot be parsed."""
         return self.subscribed_topics is None or topic in self.subscribed_topics
 
     @property
@@ -370,18 +370,18 @@ class Group:
         return self._protocol_support.metadata_bytes + self._ids_bytes
 
     def add_pending(self, member_id: str) -> None:
-        """Adds a member id with which no client has joined yet."""
+        """Add a member id with which no client has joined yet."""
         self.pending_members.add(member_id)
         self._ids_bytes += memory_of(member_id)
 
     def remove_pending(self, member_id: str) -> None:
-        """Removes such an id, if it exists."""
+        """Remove such an id, if it exists."""
         if member_id in self.pending_members:
             self.pending_members.remove(member_id)
             self._ids_bytes -= memory_of(member_id)
 
     def add(self, member: Member, protocol_type: str) -> None:
-        """Adds a member; the first one determines the protocol type and is the leader."""
+        """Add a member; the first one determines the protocol type and is the leader."""
         if not self.members:
             self.protocol_type = protocol_type
         if self.leader is None:
@@ -396,7 +396,7 @@ class Group:
             self.static_members[member.group_instance_id] = member.member_id
 
     def remove(self, member_id: str) -> None:
-        """Removes a member, whose parked requests must be completed."""
+        """Remove a member, whose parked requests must be completed."""
         self.remove_pending(member_id)
         self.pending_sync.discard(member_id)
         member = self.members.pop(member_id, None)
@@ -412,7 +412,7 @@ class Group:
             self.leader = next(iter(self.members), None)
 
     def replace_static(self, old_member_id: str, new_member_id: str) -> Member:
-        """Replaces a static member's id by that of its new process; the old one must not have parked requests."""
+        """Replace a static member's id by that of its new process; the old one must not have parked requests."""
         member = self.members[old_member_id]
         assert member.group_instance_id is not None
         assert not member.is_joining
@@ -421,7 +421,7 @@ class Group:
         member.member_id = new_member_id
         member.timer_due_ms = None
         # Keeps its position in the order of members.
-        self.members = {each.member_id: each for each in self.members.values()}
+        self.members = {present.member_id: present for present in self.members.values()}
         self.static_members[member.group_instance_id] = new_member_id
         if old_member_id in self.pending_sync:
             self.pending_sync.remove(old_member_id)
@@ -431,19 +431,19 @@ class Group:
         return member
 
     def set_protocols(self, member: Member, protocols: Protocols) -> None:
-        """Sets the protocols that the member supports."""
+        """Set the protocols that the member supports."""
         self._protocol_support.remove(member.protocols)
         member.protocols = protocols
         self._protocol_support.add(protocols)
 
     def park_join(self, member: Member, token: Token) -> None:
-        """Parks the member's join until the rebalance is complete."""
+        """Park the member's join until the rebalance is complete."""
         assert member.join_token is None
         member.join_token = token
         self._joining_count += 1
 
     def take_join(self, member: Member) -> Token | None:
-        """Removes and returns the parked join, which the caller completes; None if there is none."""
+        """Remove and return the parked join, which the caller completes; None if there is none."""
         token = member.join_token
         if token is not None:
             member.join_token = None
@@ -451,7 +451,7 @@ class Group:
         return token
 
     def elect_joined_leader(self) -> bool:
-        """Makes a member with a parked join the leader; returns False if there is none."""
+        """Make a member with a parked join the leader; return False if there is none."""
         if self.leader is None:
             return False
         if self.members[self.leader].is_joining:
@@ -463,15 +463,15 @@ class Group:
         return True
 
     def elect_protocol(self) -> str:
-        """The protocol with the most votes."""
+        """Return the protocol with the most votes."""
         return self.election().winner(self.members.values())
 
     def election(self) -> Election:
-        """An election of the protocol by the current members."""
+        """Return an election of the protocol by the current members."""
         return self._protocol_support.election(len(self.members))
 
     def begin_generation(self, protocol: str | None, now: Now) -> None:
-        """Starts the next generation with the current members and this protocol.
+        """Start the next generation with the current members and this protocol.
 
         `subscribed_topics` are unknown until the subscriptions are read.
         """
@@ -483,19 +483,19 @@ class Group:
         self.transition_to(GroupState.COMPLETING_REBALANCE if self.members else GroupState.EMPTY, now)
 
     def transition_to(self, state: GroupState, now: Now) -> None:
-        """Changes the state; the only method that does.  Raises AssertionError for an invalid transition."""
+        """Change the state; the only method that does.  Raises AssertionError for an invalid transition."""
         assert self.state in PREVIOUS_STATES[state], f"{self.state} -> {state}"
         self.state = state
         self.state_timestamp_ms = now.wall_ms
 
     def add_pending_append(self, append: Append) -> int:
-        """Stores a pending append; AppendDone contains the returned id."""
+        """Store a pending append; AppendDone contains the returned id."""
         self._append_count += 1
         self.appends[self._append_count] = append
         return self._append_count
 
     def snapshot(self, members: Sequence[MemberSnapshot]) -> GroupSnapshot:
-        """The record of this generation with these members."""
+        """Return the record of this generation with these members."""
         return GroupSnapshot(
             protocol_type=self.protocol_type or "",
             generation=self.generation,
@@ -506,7 +506,7 @@ class Group:
         )
 
     def member_snapshots(self, assignments: Mapping[str, bytes]) -> Iterator[MemberSnapshot]:
-        """The members with these assignments; members without one get empty bytes."""
+        """Return the members with these assignments; members without one get empty bytes."""
         return (
             MemberSnapshot(
                 member_id=member.member_id,
@@ -523,7 +523,7 @@ class Group:
 
     @classmethod
     def restored(cls, group_id: str, config: GroupConfig, snapshot: GroupSnapshot) -> Group:
-        """The group from its last record: Stable with members, Empty without."""
+        """Return the group from its last record: Stable with members, Empty without."""
         group = cls(group_id, config)
         for recorded in snapshot.members:
             member = Member(
@@ -547,7 +547,7 @@ class Group:
         return group
 
     def describe(self) -> GroupDescription:
-        """The group for DescribeGroups; metadata and assignments only if it is Stable."""
+        """Return the group for DescribeGroups; metadata and assignments only if it is Stable."""
         is_stable = self.state is GroupState.STABLE
         protocol = (self.protocol_name or "") if is_stable else ""
         return GroupDescription(
@@ -568,7 +568,7 @@ class Group:
         )
 
     def overview(self) -> GroupOverview:
-        """The group for ListGroups."""
+        """Return the group for ListGroups."""
         return GroupOverview(self.group_id, self.protocol_type or "", self.state)
 
     def _read_subscriptions(self) -> frozenset[str] | None:

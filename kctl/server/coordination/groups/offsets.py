@@ -60,12 +60,12 @@ The garbage collector does not track a tuple of atomic values; a million tracked
 
 
 def pack(appended: AppendedOffset) -> Packed:
-    """The compact form."""
+    """Return the compact form."""
     return (*appended.value, appended.log_offset)
 
 
 def unpack(packed: Packed) -> AppendedOffset:
-    """The readable form."""
+    """Return the readable form."""
     return AppendedOffset(OffsetAndMetadata(*packed[:-1]), packed[-1])
 
 
@@ -112,16 +112,16 @@ class CommittedOffsets:
         return len(self._committed) + len(self._undecided)
 
     def get(self, tp: TopicPartition) -> OffsetAndMetadata | None:
-        """The visible commit; None if there is none."""
+        """Return the visible commit; None if there is none."""
         found = self._committed.get(tp)
         return None if found is None else unpack(found).value
 
     def all(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """All visible commits."""
+        """Return all visible commits."""
         return {tp: unpack(packed).value for tp, packed in self._committed.items()}
 
     def known(self) -> list[TopicPartition]:
-        """Every partition with a commit, visible or not."""
+        """Return every partition with a commit, visible or not."""
         known = [*self._committed, *(tp for tp in self._staged if tp not in self._committed)]
         if self._undecided:
             known = list(dict.fromkeys((*known, *self._undecided)))
@@ -133,27 +133,27 @@ class CommittedOffsets:
         return not (self._committed or self._staged or self._transactions or self._ended)
 
     def is_unstable(self, tp: TopicPartition) -> bool:
-        """True if a commit of this partition is undecided, so that require_stable gets an error (KIP-447)."""
+        """Return whether a commit of this partition is undecided, so that require_stable gets an error (KIP-447)."""
         return tp in self._staged or tp in self._undecided
 
     def stage(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Stages commits that are being written to the log; each value is one object, identified by `is`."""
+        """Stage commits that are being written to the log; each value is one object, identified by `is`."""
         for tp, value in offsets.items():
             _stage(self._staged, tp, value)
 
     def confirm(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], log_offset: int) -> None:
-        """The commits are in the log and become visible, unless they were removed in the meantime."""
+        """Make commits that are in the log visible, unless they were removed in the meantime."""
         for tp, value in offsets.items():
             if _unstage(self._staged, tp, value):
                 self._put_newer(tp, AppendedOffset(value, log_offset))
 
     def reject(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """The log refused the commits; earlier visible ones stay."""
+        """Drop commits that the log refused; earlier visible ones stay."""
         for tp, value in offsets.items():
             _unstage(self._staged, tp, value)
 
     def stage_transaction(self, producer_id: int, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Stages transactional commits that are being written to the log."""
+        """Stage transactional commits that are being written to the log."""
         opened = self._transactions.setdefault(producer_id, _TransactionCommits())
         for tp, value in offsets.items():
             _stage(opened.staged, tp, value)
@@ -162,7 +162,7 @@ class CommittedOffsets:
     def confirm_transaction(
         self, producer_id: int, offsets: Mapping[TopicPartition, OffsetAndMetadata], log_offset: int
     ) -> None:
-        """The transactional commits are in the log and wait for the marker, unless they were removed since."""
+        """Keep the transactional commits, which are in the log, for the marker, unless they were removed since."""
         opened = self._transactions.get(producer_id, _TransactionCommits())
         for tp, value in offsets.items():
             present = opened.appended.get(tp)
@@ -170,7 +170,7 @@ class CommittedOffsets:
                 opened.appended[tp] = AppendedOffset(value, log_offset)
 
     def reject_transaction(self, producer_id: int, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """The log refused the transactional commits; earlier ones of the same transaction stay."""
+        """Drop transactional commits that the log refused; earlier ones of the same transaction stay."""
         opened = self._transactions.get(producer_id, _TransactionCommits())
         for tp, value in offsets.items():
             _unstage(opened.staged, tp, value)
@@ -184,13 +184,13 @@ class CommittedOffsets:
         return bool(self._ended)
 
     def end_transaction(self, producer_id: int, *, committed: bool) -> None:
-        """The producer's transaction ended: `decide` makes its commits visible or drops them."""
+        """End the producer's transaction: `decide` makes its commits visible or drops them."""
         opened = self._transactions.pop(producer_id, None)
         if opened is not None:
             self._ended.append((opened, committed))
 
     def decide(self, count: int) -> None:
-        """Makes up to `count` commits of the transactions that have ended visible, or drops them."""
+        """Make up to `count` commits of the transactions that have ended visible, or drop them."""
         while self._ended:
             ended, committed = self._ended[0]
             while ended.appended or ended.staged:
@@ -203,6 +203,7 @@ class CommittedOffsets:
                         self._put_newer(tp, appended)
                 else:
                     tp, _ = ended.staged.popitem()
+                # A partition may have a commit in the log and a staged one; both have to be decided.
                 if tp not in ended:
                     self._decided(tp, ended)
             self._ended.popleft()
@@ -213,17 +214,17 @@ class CommittedOffsets:
         return list(self._transactions)
 
     def load(self, committed: dict[TopicPartition, Packed]) -> None:
-        """Sets all visible commits, as loaded from the log; takes ownership of the dictionary."""
+        """Set all visible commits, as loaded from the log; take ownership of the dictionary."""
         self._committed = committed
 
     def load_transaction(self, producer_id: int, tp: TopicPartition, appended: AppendedOffset) -> None:
-        """Adds a transactional commit without a marker, as loaded from the log."""
+        """Add a transactional commit without a marker, as loaded from the log."""
         opened = self._transactions.setdefault(producer_id, _TransactionCommits())
         opened.appended[tp] = appended
         self._undecided.setdefault(tp, set()).add(opened)
 
     def remove(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Removes these partitions; returns those of which the log has, or will have, records.
+        """Remove these partitions; return those of which the log has, or will have, records.
 
         A transaction stays open until its marker, also without commits.  Kafka: GroupMetadata.removeOffsets.
         """
@@ -238,8 +239,8 @@ class CommittedOffsets:
         empty_since_ms: int | None = None,
         kept_topics: frozenset[str] = frozenset(),
     ) -> list[TopicPartition]:
-        """Those of these partitions whose commit has expired, counted from `empty_since_ms` if given, else from the
-        commit.
+        """Return those of these partitions whose commit has expired, counted from `empty_since_ms` if given, else from
+        the commit.
 
         Partitions of `kept_topics` and those with a staged commit do not expire.
         """
@@ -262,7 +263,7 @@ class CommittedOffsets:
         return is_recorded
 
     def _decided(self, tp: TopicPartition, commits: _TransactionCommits) -> None:
-        """The transaction has no undecided commit of this partition any more."""
+        """Note that the transaction has no undecided commit of this partition any more."""
         undecided = self._undecided.get(tp)
         if undecided is not None:
             undecided.discard(commits)
@@ -275,6 +276,8 @@ class CommittedOffsets:
             del self._transactions[producer_id]
 
     def _put_newer(self, tp: TopicPartition, appended: AppendedOffset) -> None:
+        # A transactional commit becomes visible at its marker, when a later one may be visible already.  The later one
+        # in the log counts, as when the partition is loaded.
         present = self._committed.get(tp)
         if present is None or unpack(present).log_offset < appended.log_offset:
             self._committed[tp] = pack(appended)
@@ -289,7 +292,9 @@ def _stage(
 def _unstage(
     staged: dict[TopicPartition, tuple[OffsetAndMetadata, ...]], tp: TopicPartition, value: OffsetAndMetadata
 ) -> bool:
-    """True if this commit was still staged; other commits of the same partition stay staged."""
+    """Remove a staged commit and return True, if it was still staged; other commits of the same partition stay
+    staged.
+    """
     present = staged.get(tp, ())
     others = tuple(other for other in present if other is not value)
     if others:
@@ -332,16 +337,18 @@ class OpenTransactions:
         self._early_ends: list[TransactionEnd] = []
 
     def add(self, producer_id: int, group_id: str) -> None:
-        """The group may have commits in the producer's transaction."""
+        """Note that the group may have commits in the producer's transaction."""
         self._groups.setdefault(producer_id, {})[group_id] = None
 
     def has_room(self, producer_id: int, group_id: str) -> bool:
-        """True if the group may commit in the producer's transaction: its end is noted for all groups at once."""
+        """Return whether the group may commit in the producer's transaction: its end is noted for all groups at
+        once.
+        """
         groups = self._groups.get(producer_id, {})
         return len(groups) < TRANSACTION_GROUPS_MAX or group_id in groups
 
     def discard(self, producer_id: int, group_id: str) -> None:
-        """The group has no commits in the producer's transaction: the log refused them."""
+        """Note that the group has no commits in the producer's transaction: the log refused them."""
         groups = self._groups.get(producer_id)
         if groups is not None:
             groups.pop(group_id, None)
@@ -349,14 +356,14 @@ class OpenTransactions:
                 del self._groups[producer_id]
 
     def end(self, producer_id: int) -> Iterable[str]:
-        """Ends the producer's transaction and returns the groups with commits in it."""
+        """End the producer's transaction and return the groups with commits in it."""
         return self._groups.pop(producer_id, {})
 
     def end_when_loaded(self, end: TransactionEnd) -> None:
-        """Stores the end of a transaction while the partition loads."""
+        """Store the end of a transaction while the partition loads."""
         self._early_ends.append(end)
 
     def take_early_ends(self) -> list[TransactionEnd]:
-        """The ends stored while the partition loaded, in order; clears them."""
+        """Return the ends stored while the partition loaded, in order; clear them."""
         ends, self._early_ends = self._early_ends, []
         return ends

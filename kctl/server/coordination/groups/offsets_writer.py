@@ -51,7 +51,7 @@ class OffsetsWriter:
     def group(
         self, partition: LedPartition[Any], group_id: str, action: PersistGroup
     ) -> AppendOutcome | asyncio.Future[AppendOutcome]:
-        """Writes the record of the group's current generation.
+        """Write the record of the group's current generation.
 
         One that would be refused for its size is not encoded: for 1,000 members with 42 KB each that took 300 ms.
         """
@@ -85,7 +85,7 @@ class OffsetsWriter:
     def offsets(
         self, partition: LedPartition[Any], group_id: str, action: PersistOffsets
     ) -> AppendOutcome | asyncio.Future[AppendOutcome]:
-        """Writes commits, which may be part of a transaction."""
+        """Write commits, which may be part of a transaction."""
 
         def batch() -> bytes:
             records = offset_records(group_id, action.offsets, self._clock.now_ms(), self._commit_version)
@@ -95,7 +95,7 @@ class OffsetsWriter:
         return self._append(partition, group_id, batch, required_acks=self._required_acks)
 
     def tombstones(self, partition: LedPartition[Any], group_id: str, action: PersistTombstones) -> None:
-        """Writes tombstones for these commits and, if `is_group_gone`, for the group."""
+        """Write tombstones for these commits and, if `is_group_gone`, for the group."""
 
         def batch() -> bytes:
             now_ms = self._clock.now_ms()

@@ -54,7 +54,7 @@ def offset_records(
     timestamp_ms: int,
     version: int = OFFSET_COMMIT_VALUE_VERSION,
 ) -> list[Record]:
-    """One record per committed partition."""
+    """Return one record per committed partition."""
     return [
         Record(
             _POSITION_IN_BATCH,
@@ -67,14 +67,14 @@ def offset_records(
 
 
 def stored_bytes(snapshot: GroupSnapshot) -> int:
-    """The size of what the members sent, in the record of the generation."""
+    """Return the size of what the members sent, in the record of the generation."""
     return sum(len(member.subscription) + len(member.assignment) + len(member.client_id) for member in snapshot.members)
 
 
 def group_record(
     group_id: str, snapshot: GroupSnapshot, timestamp_ms: int, version: int = GROUP_METADATA_VALUE_VERSION
 ) -> Record:
-    """The record of a generation."""
+    """Return the record of a generation."""
     key = encode_group_metadata_key(group_id)
     value = encode_group_metadata_value(_group_value(snapshot, snapshot.members), version)
     return Record(_POSITION_IN_BATCH, timestamp_ms, key, value)
@@ -112,7 +112,7 @@ def _group_value(snapshot: GroupSnapshot, members: Iterable[MemberSnapshot]) -> 
 def tombstones(
     group_id: str, partitions: Sequence[TopicPartition], *, is_group_gone: bool, timestamp_ms: int
 ) -> list[Record]:
-    """Tombstones for committed offsets and, if `is_group_gone`, for the group."""
+    """Return the tombstones for committed offsets and, if `is_group_gone`, for the group."""
     keys = [encode_offset_commit_key(group_id, tp.topic, tp.partition) for tp in partitions]
     if is_group_gone:
         keys.append(encode_group_metadata_key(group_id))
@@ -120,7 +120,7 @@ def tombstones(
 
 
 def read_committed_offset(value: bytes, log_offset: int) -> Packed:
-    """The committed offset in a record of the batch at `log_offset`.  Raises MalformedRequest.
+    """Return the committed offset in a record of the batch at `log_offset`.  Raises MalformedRequest.
 
     The value version of recent brokers is decoded in place, because a load may read a million of these.
     """
@@ -132,7 +132,7 @@ def read_committed_offset(value: bytes, log_offset: int) -> Packed:
 
 
 def group_snapshot(value: GroupMetadataValue) -> GroupSnapshot:
-    """The generation in a record.  Raises MalformedRequest if two members have the same id."""
+    """Return the generation in a record.  Raises MalformedRequest if two members have the same id."""
     static = [member.group_instance_id for member in value.members if member.group_instance_id is not None]
     for ids in ([member.member_id for member in value.members], static):
         if len(set(ids)) < len(ids):
@@ -243,7 +243,7 @@ class GroupPlayback:
         """The producers that have committed the partition in `_transactions`, and maybe others."""
 
     def record(self, record: Record, header: BatchHeader) -> None:
-        """Applies one record of a data batch."""
+        """Apply one record of a data batch."""
         key = record.key or b""
         place = self._places.get(key[: -_PARTITION.size])
         if place is not None:
@@ -259,7 +259,7 @@ class GroupPlayback:
             pass_over(decoded)
 
     def marker(self, record: Record, header: BatchHeader) -> None:
-        """Applies the commit or abort marker of a transaction."""
+        """Apply the commit or abort marker of a transaction."""
         kind = control_type(record)
         if kind is ControlType.UNKNOWN:
             return
@@ -271,7 +271,7 @@ class GroupPlayback:
                 self._offsets[group_id][tp] = packed
 
     def groups(self, config: GroupConfig) -> Iterator[Group | None]:
-        """Every group with members, a generation or commits, once; None is a step without a group.
+        """Yield every group with members, a generation or commits, once; None is a step without a group.
 
         What was read is dropped step by step: freeing that of 100,000 groups at once takes tens of milliseconds.
         """

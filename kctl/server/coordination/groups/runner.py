@@ -141,7 +141,8 @@ class GroupRunner:
         self._transactions: defaultdict[LedPartition[HostedGroup], OpenTransactions] = defaultdict(OpenTransactions)
 
     def run(self, hosted: HostedGroup, event: Event) -> None:
-        """Processes the event and all that follows from it: at once, unless the group is busy."""
+        """Process the event and all that follows from it: at once, unless the group is busy."""
+        # What happened to thousands of groups at once, such as the loss of their partition, comes first.
         if hosted.due or not hosted.partition.is_served:
             self._catch_up(hosted)
         self._run_or_wait(hosted, deque((event,)))
@@ -180,6 +181,7 @@ class GroupRunner:
             if is_changed and not is_of_all and not isinstance(event, Unload):
                 self._log_change(group, state)
             if group.unfinished or hosted.record:
+                # Results of this event; they come before later events, some of which may wait already.
                 hosted.waiting.extendleft(reversed(inbox))
                 break
         metadata_bytes = 0 if group.state is GroupState.DEAD else group.metadata_bytes
@@ -194,8 +196,9 @@ class GroupRunner:
             yield hosted
 
     def _go_on(self, hosted: HostedGroup) -> int:
-        """Continues the step of a busy group, or processes events that have waited for its end."""
+        """Continue the step of a busy group, or process events that have waited for its end."""
         if hosted.record:
+            # First, so that the record is in the log before those of later events; `self` stands for its end.
             if next(hosted.record, self) is self:
                 hosted.record = None
         elif hosted.group.unfinished:
@@ -210,7 +213,7 @@ class GroupRunner:
         return 1
 
     def run_new(self, group_id: str, partition: LedPartition[HostedGroup], event: Event) -> None:
-        """Creates a group with its first event.
+        """Create a group with its first event.
 
         If the group is vacant afterwards, it is removed: refused requests use no memory.
         """
@@ -221,7 +224,7 @@ class GroupRunner:
             self._discard(hosted)
 
     def run_all(self, event: Event) -> None:
-        """Processes the event for every group that exists now, some groups per loop turn; logs what it removed."""
+        """Process the event for every group that exists now, some groups per loop turn; log what it removed."""
         self._run_in_turns(event, self._summarised(event, self.hosted.present()))
 
     def _summarised(self, event: Event, groups: Iterator[HostedGroup]) -> Iterator[HostedGroup]:
@@ -233,20 +236,22 @@ class GroupRunner:
             log.info(message, self._broker_id, reason, removals.offsets, removals.groups)
 
     def may_commit(self, partition: LedPartition[HostedGroup], producer_id: int, group_id: str) -> bool:
-        """True unless the producer's transaction has commits of too many other groups of the partition."""
+        """Return True unless the producer's transaction has commits of too many other groups of the partition."""
         return self._transactions[partition].has_room(producer_id, group_id)
 
     def transaction_completed(self, partition: LedPartition[HostedGroup], end: TransactionEnd) -> None:
-        """The marker of the producer's transaction is in the partition."""
+        """End a producer's transaction, whose marker is in the partition."""
         transactions = self._transactions[partition]
         if partition.is_loading:
             transactions.end_when_loaded(end)
             return
         found = (self.hosted.get(group_id) for group_id in transactions.end(end.producer_id))
-        self._run_soon(TransactionCompleted(end.producer_id, end.committed), [one for one in found if one is not None])
+        self._run_soon(
+            TransactionCompleted(end.producer_id, end.committed), [group for group in found if group is not None]
+        )
 
     async def load_all(self, partition: LedPartition[HostedGroup]) -> None:
-        """Reads the partition and adds its groups."""
+        """Read the partition and add its groups."""
         playback = GroupPlayback()
         await play_back(self._log, TopicPartition(GROUP_METADATA_TOPIC, partition.index), playback)
         size = 0
@@ -262,19 +267,20 @@ class GroupRunner:
                 await asyncio.sleep(0)
 
     def serve_all(self, partition: LedPartition[HostedGroup]) -> None:
-        """Starts serving the groups of a loaded partition."""
+        """Start serving the groups of a loaded partition."""
         self.hosted.serve(partition)
+        # In the same call, so that no request sees commits of these transactions as undecided.
         for end in self._transactions[partition].take_early_ends():
             self.transaction_completed(partition, end)
         self._run_in_turns(GroupLoaded(), taken(deque(partition.objects.values())))
 
     def remove_all(self, partition: LedPartition[HostedGroup]) -> int:
-        """Removes the groups of a partition; returns how many there were."""
+        """Remove the groups of a partition; return how many there were."""
         self._transactions.pop(partition, None)
         return self.hosted.leave(partition)
 
     async def stop(self) -> None:
-        """Returns when all groups have processed what has happened."""
+        """Return when all groups have processed what has happened."""
         while self._behind:
             visit_all(islice(taken(self._behind), GROUPS_PER_TURN), self._catch_up)
             await asyncio.sleep(0)
@@ -284,7 +290,7 @@ class GroupRunner:
             await asyncio.sleep(0)
 
     def _run_soon(self, event: Event, groups: Iterable[HostedGroup]) -> None:
-        """Processes the event for these groups, before any later event of each, some groups per loop turn."""
+        """Process the event for these groups, before any later event of each, some groups per loop turn."""
         is_idle = not self._behind
         for hosted in groups:
             hosted.due += (event,)
@@ -293,7 +299,7 @@ class GroupRunner:
             self._turns.visit(taken(self._behind), self._catch_up)
 
     def _catch_up(self, hosted: HostedGroup) -> int:
-        """Processes what has happened; returns how long that takes, in groups without offsets."""
+        """Process what has happened; return how long that takes, in groups without offsets."""
         size, written = _size_of(hosted), self._batches
         due, hosted.due = deque(hosted.due), ()
         if not (hosted.partition.is_served or hosted.is_unloaded):
@@ -308,6 +314,7 @@ class GroupRunner:
     def _run_in_turns(self, event: Event, waiting: Iterator[HostedGroup]) -> None:
         def visit(hosted: HostedGroup) -> int:
             size, written = _size_of(hosted), self._batches
+            # The group may have been removed, and another one of this id created, since the first turn.
             if self.hosted.get(hosted.group.group_id) is hosted:
                 self.run(hosted, event)
             return size + _BATCH * (self._batches - written)
@@ -324,6 +331,7 @@ class GroupRunner:
                 self._cancel(hosted, action.key)
             case PersistOffsets():
                 if action.producer is not None:
+                    # Before the append, so that a marker that follows in the log finds the group.
                     self._transactions[hosted.partition].add(action.producer.producer_id, hosted.group.group_id)
                 self._batches += 1
                 outcome = self._writer.offsets(hosted.partition, hosted.group.group_id, action)
@@ -353,6 +361,7 @@ class GroupRunner:
         outcome = yield from self._writer.group_in_pieces(hosted.partition, hosted.group.group_id, action)
         done: deque[Event] = deque()
         self._await_append(hosted, action.append_id, outcome, done)
+        # The result comes before the events that waited for it.
         hosted.waiting.extendleft(done)
 
     def _await_append(
@@ -383,6 +392,7 @@ class GroupRunner:
             task.cancel()
 
     def _timer_fired(self, hosted: HostedGroup, key: TimerKey) -> None:
+        # This may cancel the timer, also one that has fired.
         self._catch_up(hosted)
         if hosted.timers.pop(key, None) is not None:
             self.run(hosted, TimerFired(key))
@@ -416,11 +426,11 @@ def _call_of(action: Respond) -> ParkedCall[object]:
 
 
 def _respond(action: Respond) -> int:
-    """Completes a call; returns 1, see Turns.visit."""
+    """Complete a call; return 1, see Turns.visit."""
     _call_of(action).complete(action.outcome)
     return 1
 
 
 def _size_of(hosted: HostedGroup) -> int:
-    """How many groups without offsets take as long as one step of this group."""
+    """Return how many groups without offsets take as long as one step of this group."""
     return 1 + min(hosted.group.offsets.size, REQUEST_ELEMENTS_PER_SLICE_MAX) // _OFFSETS_PER_GROUP

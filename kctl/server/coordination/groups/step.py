@@ -65,7 +65,7 @@ from kctl.server.coordination.replay import commit_error, group_error
 
 
 def step(group: Group, event: Event, now: Now) -> list[Action]:
-    """Updates `group` for the event and returns the actions to perform.
+    """Update `group` for the event and return the actions to perform.
 
     While there is unfinished work, the only event is Continue.
     """
@@ -139,7 +139,7 @@ def _timer_fired(group: Group, event: TimerFired, now: Now, out: list[Action]) -
 
 
 def _loaded(group: Group, now: Now, out: list[Action]) -> None:
-    """Gives members their session timeout to find the new coordinator; if there are too many, all have to join again.
+    """Give members their session timeout to find the new coordinator; if there are too many, all have to join again.
 
     Members that sent a request already have their timer.
     """
@@ -157,7 +157,7 @@ def _loaded(group: Group, now: Now, out: list[Action]) -> None:
 
 
 def _unload(group: Group, now: Now, out: list[Action]) -> None:
-    """Completes all parked requests with NOT_COORDINATOR."""
+    """Complete all parked requests with NOT_COORDINATOR."""
     group.transition_to(GroupState.DEAD, now)
 
     def work() -> MemberSteps:

@@ -94,13 +94,13 @@ class TransactionCoordinator:
         return self._runner.waiting_completions
 
     def start(self) -> None:
-        """Starts serving calls; before that they get COORDINATOR_NOT_AVAILABLE."""
+        """Start serving calls; before that they get COORDINATOR_NOT_AVAILABLE."""
         self._is_active = True
         self._checks.every(self._config.abort_check_interval_ms, self.abort_timed_out)
         self._checks.every(self._config.expiration_check_interval_ms, self.expire)
 
     async def stop(self) -> None:
-        """Stops; all parked requests get NOT_COORDINATOR, and pending markers are left to the next coordinator."""
+        """Stop; all parked requests get NOT_COORDINATOR, and pending markers are left to the next coordinator."""
         self._is_active = False
         self._checks.cancel()
         await self._allocations.close()
@@ -178,15 +178,15 @@ class TransactionCoordinator:
         return ErrorCode.NONE, unknown, found
 
     def abort_timed_out(self) -> None:
-        """Aborts transactions that exceed their timeout; `start` makes this periodic."""
+        """Abort transactions that exceed their timeout; `start` makes this periodic."""
         self._runner.run_all(CheckTimeout())
 
     def expire(self) -> None:
-        """Removes unused ids; `start` makes this periodic."""
+        """Remove unused ids; `start` makes this periodic."""
         self._runner.run_all(CheckExpiry(self._config.id_expiration_ms))
 
     def _status(self, transactional_id: str) -> ErrorCode:
-        """The error if the id cannot be served here."""
+        """Return the error if the id cannot be served here."""
         if not self._is_active:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         is_hosted = transactional_id in self._hosted
@@ -203,7 +203,7 @@ class TransactionCoordinator:
         return call.reply()
 
     def _init_again(self, transactional_id: str, event: InitProducer) -> ErrorCode:
-        """Processes the event with a fresh producer id, if this broker still coordinates the id."""
+        """Process the event with a fresh producer id, if this broker still coordinates the id."""
         error = self._status(transactional_id)
         if error is ErrorCode.NONE:
             self._run_or_create(transactional_id, event)

@@ -104,7 +104,7 @@ class MarkerJob:
         """All markers are written, or another coordinator has to write them."""
 
     def marker(self, partitions: Partitions) -> Marker:
-        """The marker for these partitions."""
+        """Return the marker for these partitions."""
         return Marker(self.producer, self.committed, self.coordinator_epoch, tuple(partitions))
 
 
@@ -143,18 +143,20 @@ class MarkerSender:
         return len(self._later)
 
     def send(self, job: MarkerJob) -> None:
-        """Sends all pending markers of the job; `job.on_written` is called once for each partition."""
+        """Send all pending markers of the job; `job.on_written` is called once for each partition."""
         self._jobs[job] = None
         self._route(job, list(job.pending))
 
     def cancel(self, job: MarkerJob) -> None:
-        """Stops the job, which another coordinator owns now; a request in flight may still be applied."""
+        """Stop the job, which another coordinator owns now; a request in flight may still be applied."""
         job.is_over = True
         self._jobs.pop(job, None)
         self._later.pop(job, None)
 
     def partitions_deleted(self, partitions: Sequence[TopicPartition]) -> None:
-        """These partitions are deleted and need no marker; jobs notice it in this and later turns of the loop."""
+        """Drop the markers for deleted partitions, which need none; jobs notice it in this and later turns of the
+        loop.
+        """
         deleted = frozenset(partitions)
 
         def visit(job: MarkerJob) -> int:
@@ -165,7 +167,7 @@ class MarkerSender:
         self._turns.visit(taken(deque(self._jobs)), visit)
 
     async def close(self) -> None:
-        """Stops sending; the next coordinator sends the remaining markers."""
+        """Stop sending; the next coordinator sends the remaining markers."""
         while self._jobs:
             for job in list(islice(self._jobs, JOBS_PER_TURN)):
                 self.cancel(job)
@@ -186,6 +188,7 @@ class MarkerSender:
         for partition in partitions:
             leader = self._leaders.leader_of(partition)
             if leader is not None:
+                # A partition counts as deleted only if it is missing for GONE_AFTER_MS without a break.
                 job.missing_since_ms.pop(partition, None)
                 by_leader.setdefault(leader, []).append(partition)
             elif self._is_gone(job, partition):
@@ -228,10 +231,11 @@ class MarkerSender:
             self._spawn(self._empty(channel), f"markers-to-{broker_id}")
 
     async def _empty(self, channel: _Channel) -> None:
-        """Sends the queued markers, and those queued meanwhile, one request at a time."""
+        """Send the queued markers, and those queued meanwhile, one request at a time."""
         try:
             while channel.queue:
                 batch = channel.next_batch()
+                # Empty if all of these jobs have ended meanwhile.
                 if batch:
                     results = await self._exchange(channel, batch)
                     for job, partitions in batch.items():
@@ -242,7 +246,7 @@ class MarkerSender:
     async def _exchange(
         self, channel: _Channel, batch: Mapping[MarkerJob, tuple[TopicPartition, ...]]
     ) -> dict[int, dict[TopicPartition, ErrorCode]]:
-        """The result per producer id and partition; empty if the broker could not be reached."""
+        """Return the result per producer id and partition; empty if the broker could not be reached."""
         request = WriteTxnMarkersRequest(markers=[_wire_marker(job, led) for job, led in batch.items()])
         try:
             if channel.connection is None or not channel.connection.is_open:
@@ -262,10 +266,10 @@ class MarkerSender:
     def _take(
         self, job: MarkerJob, partitions: Sequence[TopicPartition], errors: Mapping[TopicPartition, ErrorCode]
     ) -> None:
-        """Handles the results of these partitions; those without a result are retried."""
+        """Handle the results of these partitions; those without a result are retried."""
         if job.is_over:
             return
-        outcomes = {each: errors.get(each, ErrorCode.REQUEST_TIMED_OUT) for each in partitions}
+        outcomes = {tp: errors.get(tp, ErrorCode.REQUEST_TIMED_OUT) for tp in partitions}
         fenced = next((error for error in outcomes.values() if error in _FENCED), None)
         if fenced is not None:
             log.warning(
@@ -329,7 +333,7 @@ class _Channel:
         self.is_running = False
 
     def next_batch(self) -> dict[MarkerJob, tuple[TopicPartition, ...]]:
-        """Takes the first jobs, so many that their request is not long."""
+        """Take the first jobs, so many that their request is not long."""
         batch: dict[MarkerJob, tuple[TopicPartition, ...]] = {}
         left = MARKERS_PER_REQUEST
         for job in list(islice(self.queue, MARKERS_PER_REQUEST)):
@@ -365,6 +369,6 @@ def _errors_of(response: WriteTxnMarkersResponse) -> dict[int, dict[TopicPartiti
     for marker in response.markers:
         of_producer = errors.setdefault(marker.producer_id, {})
         for topic in marker.topics:
-            for each in topic.partitions:
-                of_producer[TopicPartition(topic.name, each.partition_index)] = ErrorCode.of(each.error_code)
+            for partition in topic.partitions:
+                of_producer[TopicPartition(topic.name, partition.partition_index)] = ErrorCode.of(partition.error_code)
     return errors

@@ -47,7 +47,7 @@ class PartitionMarkers:
         self._timeout_ms = timeout_ms
 
     async def write(self, markers: Iterable[Marker]) -> list[dict[TopicPartition, ErrorCode]]:
-        """Writes the markers; returns the error of each marker and partition when all are known."""
+        """Write the markers; return the error of each marker and partition when all are known."""
         outcomes: list[dict[TopicPartition, ErrorCode]] = []
         waiting: list[asyncio.Future[AppendOutcome]] = []
         slices = Slices()

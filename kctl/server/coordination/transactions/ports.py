@@ -19,7 +19,7 @@ class FreshProducerIds(Protocol):
     """Producer ids that are unique in the cluster."""
 
     async def next(self) -> int:
-        """A producer id that was never used before.  Raises ZooKeeperError."""
+        """Return a producer id that was never used before.  Raises ZooKeeperError."""
         ...
 
 
@@ -27,7 +27,7 @@ class PartitionLeaders(Protocol):
     """The partition leaders in this broker's metadata."""
 
     def leader_of(self, partition: TopicPartition) -> int | None:
-        """The leader's broker id, -1 if there is no leader, None if the partition does not exist."""
+        """Return the leader's broker id, -1 if there is no leader, None if the partition does not exist."""
         ...
 
     @property
@@ -40,7 +40,7 @@ class Peers(Protocol):
     """The other brokers."""
 
     async def connect(self, broker_id: int, purpose: Purpose) -> Connection:
-        """Opens a connection.  Raises ConnectionLost."""
+        """Open a connection.  Raises ConnectionLost."""
         ...
 
 
@@ -48,7 +48,7 @@ class PartitionAppends(Protocol):
     """Appends of a coordinator to the partitions that this broker leads."""
 
     def is_hosted(self, partition: TopicPartition) -> bool:
-        """True if this broker has a replica, as leader or follower."""
+        """Return whether this broker has a replica, as leader or follower."""
         ...
 
     def append(
@@ -62,7 +62,7 @@ class GroupOffsets(Protocol):
     """The group coordinator of this broker."""
 
     def transaction_completed(self, partition: int, producer_id: int, *, committed: bool) -> None:
-        """The producer's marker is in this partition of `__consumer_offsets`: commits or aborts its offsets there."""
+        """Commit or abort the offsets of a transaction whose marker is in this partition of `__consumer_offsets`."""
         ...
 
 
@@ -70,7 +70,7 @@ class DeletedPartitions(Protocol):
     """A component that is notified of deleted partitions."""
 
     def partitions_deleted(self, partitions: Sequence[TopicPartition]) -> None:
-        """These partitions were deleted from the cluster."""
+        """Note that these partitions were deleted from the cluster."""
         ...
 
 
@@ -92,7 +92,7 @@ class TransactionConfig:
 
     @classmethod
     def of(cls, config: BrokerConfig) -> TransactionConfig:
-        """The settings in the broker's configuration."""
+        """Return the settings in the broker's configuration."""
         return cls(
             max_timeout_ms=config.transaction_max_timeout_ms,
             id_expiration_ms=config.transactional_id_expiration_ms,
@@ -105,7 +105,7 @@ class TransactionConfig:
 
 
 def known_to(version: int, error: ErrorCode, *, fenced_since: int) -> ErrorCode:
-    """Maps PRODUCER_FENCED to INVALID_PRODUCER_EPOCH for versions before `fenced_since`."""
+    """Map PRODUCER_FENCED to INVALID_PRODUCER_EPOCH for versions before `fenced_since`."""
     if error is ErrorCode.PRODUCER_FENCED and version < fenced_since:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     return error

@@ -50,7 +50,7 @@ class ProducerIds:
         self._turn = asyncio.Lock()
 
     async def next(self) -> int:
-        """A producer id that was never used before.  Raises ZooKeeperError if no block can be allocated."""
+        """Return a producer id that was never used before.  Raises ZooKeeperError if no block can be allocated."""
         # One allocation at a time: all callers that wait share the block.
         async with self._turn:
             if self._next > self._end:
@@ -102,14 +102,14 @@ class ProducerIdAllocations:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def begin(self, transactional_id: str, event: InitProducer) -> None:
-        """Allocates an id and then processes the event again; another broker may coordinate the id by then."""
+        """Allocate an id and then process the event again; another broker may coordinate the id by then."""
         allocation = self._allocate(transactional_id, event)
         task = asyncio.get_running_loop().create_task(allocation, name="allocate-producer-id")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
-        """Cancels pending allocations; their requests get NOT_COORDINATOR."""
+        """Cancel pending allocations; their requests get NOT_COORDINATOR."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

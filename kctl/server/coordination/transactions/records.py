@@ -25,13 +25,13 @@ _POSITION_IN_BATCH = 0
 
 
 def transaction_record(transactional_id: str, snapshot: TransactionSnapshot | None, timestamp_ms: int) -> Record:
-    """The record of the transaction, or a tombstone if `snapshot` is None."""
+    """Return the record of the transaction, or a tombstone if `snapshot` is None."""
     value = None if snapshot is None else encode_transaction_value(_value(snapshot))
     return Record(_POSITION_IN_BATCH, timestamp_ms, encode_transaction_key(transactional_id), value)
 
 
 def transaction_snapshot(value: TransactionLogValue) -> TransactionSnapshot:
-    """The transaction in a record.  Raises MalformedRequest for a state that is never stored."""
+    """Return the transaction in a record.  Raises MalformedRequest for a state that is never stored."""
     state = RECORDED.get(value.transaction_status)
     if state is None:
         raise MalformedRequest(f"invalid transaction state {value.transaction_status} in a record")
@@ -40,9 +40,9 @@ def transaction_snapshot(value: TransactionLogValue) -> TransactionSnapshot:
         timeout_ms=value.transaction_timeout_ms,
         state=state,
         partitions=tuple(
-            TopicPartition(each.topic, index)
-            for each in value.transaction_partitions or ()
-            for index in each.partition_ids
+            TopicPartition(partition.topic, index)
+            for partition in value.transaction_partitions or ()
+            for index in partition.partition_ids
         ),
         last_update_ms=value.transaction_last_update_timestamp_ms,
         start_ms=value.transaction_start_timestamp_ms,
@@ -80,7 +80,7 @@ class TransactionPlayback:
         self._snapshots: dict[str, TransactionSnapshot] = {}
 
     def record(self, record: Record, _header: BatchHeader) -> None:
-        """Applies one record of a data batch."""
+        """Apply one record of a data batch."""
         key = decode_transaction_key(record.key or b"")
         if not isinstance(key, TransactionLogKey):
             pass_over(key)
@@ -95,6 +95,6 @@ class TransactionPlayback:
         """Ignored: this topic is not written in transactions."""
 
     def transactions(self) -> Iterator[Transaction]:
-        """Every transactional id that is not removed, once: what was read of it is dropped."""
+        """Yield every transactional id that is not removed, once: what was read of it is dropped."""
         for transactional_id in list(self._snapshots):
             yield Transaction.restored(transactional_id, self._snapshots.pop(transactional_id))

@@ -105,7 +105,7 @@ class TransactionRunner:
         self._timer = timer
 
     def run(self, hosted: HostedTransaction, event: Event) -> int:
-        """Processes the event and all that follows from it at once; returns the number of actions."""
+        """Process the event and all that follows from it at once; return the number of actions."""
         transaction = hosted.transaction
         inbox: deque[Event] = deque((event,))
         actions = 0
@@ -119,7 +119,7 @@ class TransactionRunner:
         return actions
 
     def run_new(self, transactional_id: str, partition: LedPartition[HostedTransaction], event: Event) -> None:
-        """Creates an id with its first event.
+        """Create an id with its first event.
 
         If it has no producer afterwards, it is removed: refused requests use no memory.
         """
@@ -130,11 +130,11 @@ class TransactionRunner:
             self._discard(hosted)
 
     def run_all(self, event: Event) -> None:
-        """Processes the event for every id that exists now, some ids per loop turn."""
+        """Process the event for every id that exists now, some ids per loop turn."""
         self._run_in_turns(self.hosted.present(), event)
 
     async def load_all(self, partition: LedPartition[HostedTransaction]) -> None:
-        """Reads the partition and adds its transactions."""
+        """Read the partition and add its transactions."""
         playback = TransactionPlayback()
         await play_back(self._log, TopicPartition(TRANSACTION_STATE_TOPIC, partition.index), playback)
         decided = self._decided[partition] = deque()
@@ -150,23 +150,24 @@ class TransactionRunner:
                 await asyncio.sleep(0)
 
     def serve_all(self, partition: LedPartition[HostedTransaction]) -> None:
-        """Starts serving the transactions of a loaded partition, and sends the markers of decided ones."""
+        """Start serving the transactions of a loaded partition, and send the markers of decided ones."""
         self.hosted.serve(partition)
         self._run_in_turns(taken(self._decided.pop(partition)), Loaded())
 
     def remove_all(self, partition: LedPartition[HostedTransaction]) -> int:
-        """Removes the transactions of a partition; returns how many there were."""
+        """Remove the transactions of a partition; return how many there were."""
         self._decided.pop(partition, None)
         return self.hosted.leave(partition)
 
     async def stop(self) -> None:
-        """Returns when the parked requests of all transactions that are removed have been completed."""
+        """Return when the parked requests of all transactions that are removed have been completed."""
         await self.hosted.left()
 
     def _run_in_turns(self, waiting: Iterator[HostedTransaction], event: Event) -> None:
         self._turns.visit(waiting, lambda hosted: self._process(hosted, event))
 
     def _unload(self, hosted: HostedTransaction) -> int:
+        # First: the remaining markers are those of the new coordinator.
         self._discard(hosted)
         self.run(hosted, Unload())
         return 1
@@ -194,7 +195,7 @@ class TransactionRunner:
         self._process(hosted, CompletionDue())
 
     def _process(self, hosted: HostedTransaction, event: Event) -> int:
-        """Processes a later event, unless this broker no longer coordinates the id; returns how long that takes.
+        """Process a later event, unless this broker no longer coordinates the id; return how long that takes.
 
         The unit is the time of an event that changes nothing.
         """

@@ -51,7 +51,7 @@ TRANSACTION_PARTITIONS_MAX = bound(
 
 
 def step(transaction: Transaction, event: Event, now_ms: int) -> list[Action]:
-    """Updates `transaction` for the event at this wall-clock time and returns the actions to perform."""
+    """Update `transaction` for the event at this wall-clock time and return the actions to perform."""
     out: list[Action] = []
     match event:
         case InitProducer():
@@ -94,7 +94,7 @@ def _init_producer(transaction: Transaction, event: InitProducer, now_ms: int, o
 
 
 def _may_be_current(transaction: Transaction, expected: ProducerIdAndEpoch) -> bool:
-    """True if the id may be that of the current producer; its epoch is checked when a new one is assigned."""
+    """Return whether the id may be that of the current producer; its epoch is checked when a new one is assigned."""
     is_present_id = transaction.is_new or expected.producer_id == transaction.producer.producer_id
     return is_present_id or expected == transaction.previous
 
@@ -105,9 +105,11 @@ def _assign_epoch(transaction: Transaction, event: InitProducer, now_ms: int, ou
     if not is_present and expected != transaction.previous:
         _refuse_init(event, ErrorCode.PRODUCER_FENCED, out)
         return
+    # `expected` is the previous epoch if a response was lost: the same epoch is assigned again (KIP-360).
     previous = transaction.previous
     producer = transaction.producer
     if is_present:
+        # Only a producer that sent its epoch can be recognised when it sends it again.
         previous = transaction.producer if expected is not None else NO_PRODUCER
         if not transaction.is_new and not transaction.is_epoch_exhausted:
             producer = transaction.next_epoch()
@@ -130,6 +132,7 @@ def _add_partitions(transaction: Transaction, event: AddPartitions, now_ms: int,
     error = _producer_error(transaction, event.producer)
     is_ongoing = transaction.state is TransactionState.ONGOING
     is_known = is_ongoing and all(partition in transaction.partitions for partition in event.partitions)
+    # Partitions that the transaction has already need no record.
     if error is not ErrorCode.NONE or is_known:
         out.append(Respond(event.token, error))
         return
@@ -160,7 +163,7 @@ def _end(transaction: Transaction, event: EndTransaction, now_ms: int, out: list
 
 
 def _producer_error(transaction: Transaction, producer: ProducerIdAndEpoch) -> ErrorCode:
-    """The error if this producer may not do anything now."""
+    """Return the error if this producer may not do anything now."""
     if transaction.is_new or producer.producer_id != transaction.producer.producer_id:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     if producer.epoch != transaction.producer.epoch:
@@ -171,6 +174,7 @@ def _producer_error(transaction: Transaction, producer: ProducerIdAndEpoch) -> E
 
 
 def _abort_if_timed_out(transaction: Transaction, now_ms: int, out: list[Action]) -> None:
+    # A record that is being written may end the transaction; the next check sees the outcome.
     is_ongoing = transaction.state is TransactionState.ONGOING and transaction.write is None
     if is_ongoing and transaction.start_ms + transaction.timeout_ms < now_ms:
         _abort_and_fence(transaction, now_ms, out)
@@ -185,6 +189,7 @@ def _abort_and_fence(
     outcome: InitOutcome | None = None,
 ) -> None:
     # No producer was ever sent the last epoch, so no producer has to be fenced by a higher one.
+    # An attempt whose record was refused has incremented the epoch already.
     if not transaction.has_failed_fence and transaction.producer.epoch < EPOCH_MAX:
         transaction.producer = transaction.next_epoch()
         transaction.previous = NO_PRODUCER
@@ -231,7 +236,7 @@ def _outcome(write: Write, error: ErrorCode) -> InitOutcome | ErrorCode:
 
 
 def _not_written(transaction: Transaction, write: Write, out: list[Action]) -> None:
-    """The state is unchanged, except that a decision still has to be completed."""
+    """Leave the state unchanged, except that a decision still has to be completed."""
     if write.is_fence:
         transaction.has_failed_fence = True
     if transaction.state.is_decided:
@@ -259,6 +264,7 @@ def _markers_written(transaction: Transaction, event: MarkersWritten, now_ms: in
 
 
 def _complete_if_all_written(transaction: Transaction, now_ms: int, out: list[Action]) -> None:
+    # Markers are missing, or the record of the end is being written already.
     if not transaction.state.is_decided or transaction.pending_markers or transaction.write is not None:
         return
     is_commit = transaction.state is TransactionState.PREPARE_COMMIT
@@ -267,7 +273,7 @@ def _complete_if_all_written(transaction: Transaction, now_ms: int, out: list[Ac
 
 
 def _unload(transaction: Transaction, out: list[Action]) -> None:
-    """Completes parked requests with NOT_COORDINATOR; the new coordinator continues from the log."""
+    """Complete parked requests with NOT_COORDINATOR; the new coordinator continues from the log."""
     write = transaction.write
     if write is not None and write.token is not None:
         out.append(Respond(write.token, _outcome(write, ErrorCode.NOT_COORDINATOR)))

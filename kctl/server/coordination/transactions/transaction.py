@@ -131,12 +131,12 @@ class Transaction:
         return tuple(self.partitions) if self.state.is_decided else ()
 
     def next_epoch(self) -> ProducerIdAndEpoch:
-        """The producer id with the next epoch."""
+        """Return the producer id with the next epoch."""
         assert self.producer.epoch < EPOCH_MAX
         return ProducerIdAndEpoch(self.producer.producer_id, self.producer.epoch + 1)
 
     def snapshot(self, state: TransactionState, now_ms: int) -> TransactionSnapshot:
-        """A snapshot in `state`, with everything else unchanged."""
+        """Return a snapshot in `state`, with everything else unchanged."""
         return TransactionSnapshot(
             producer=self.producer,
             timeout_ms=self.timeout_ms,
@@ -147,23 +147,23 @@ class Transaction:
         )
 
     def become(self, snapshot: TransactionSnapshot) -> None:
-        """Takes over a state that is in the log.  Raises AssertionError for an invalid transition."""
+        """Take over a state that is in the log.  Raises AssertionError for an invalid transition."""
         assert self.state in PREVIOUS_STATES[snapshot.state], f"{self.state} -> {snapshot.state}"
         self._take(snapshot)
 
     @classmethod
     def restored(cls, transactional_id: str, snapshot: TransactionSnapshot) -> Transaction:
-        """The transaction from its last record."""
+        """Return the transaction from its last record."""
         transaction = cls(transactional_id)
         transaction._take(snapshot)
         return transaction
 
     def describe(self) -> TransactionSnapshot:
-        """The transaction for DescribeTransactions."""
+        """Return the transaction for DescribeTransactions."""
         return self.snapshot(self.state, self.last_update_ms)
 
     def overview(self) -> TransactionOverview:
-        """The transaction for ListTransactions."""
+        """Return the transaction for ListTransactions."""
         return TransactionOverview(self.transactional_id, self.producer.producer_id, self.state)
 
     def _take(self, snapshot: TransactionSnapshot) -> None:

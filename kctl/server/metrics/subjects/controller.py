@@ -105,7 +105,7 @@ _PARTITIONS_PER_SLICE = 500
 
 
 def families(sources: Sources) -> Iterator[AnyFamily | None]:
-    """The state of the controller.  None is a point at which other work may be done."""
+    """Yield the state of the controller.  None is a point at which other work may be done."""
     controller = sources.parts.controller
     state, stats = controller.state, controller.stats
     yield single(ACTIVE, int(state.is_active))
@@ -114,10 +114,13 @@ def families(sources: Sources) -> Iterator[AnyFamily | None]:
     yield single(TOPICS, len(state.topics))
     yield single(DELETING, len(state.deleting))
     yield single(QUEUE, controller.queue_size)
-    queues = [(label_text(broker_id=str(each)), *found) for each, found in sorted(controller.channel_queues().items())]
+    queues = [
+        (label_text(broker_id=str(broker_id)), *found)
+        for broker_id, found in sorted(controller.channel_queues().items())
+    ]
     yield single(TOTAL_QUEUE, sum(size for _, size, _ in queues))
     yield Family(CHANNEL_QUEUE, ((text, size) for text, size, _ in queues))
-    yield HistogramFamily(CHANNEL_TIMES, ((text, summarize(each.latest_ms, each.count)) for text, _, each in queues))
+    yield HistogramFamily(CHANNEL_TIMES, ((text, summarize(times.latest_ms, times.count)) for text, _, times in queues))
     partitions = offline = imbalanced = 0
     # Not items(): thousands of new pairs at once would begin a garbage collection.
     for topic in list(state.topics):

@@ -87,15 +87,15 @@ DEFINITIONS = (
 
 
 def families(sources: Sources) -> Iterator[Family | None]:
-    """The state of the coordinators.  None is a point at which other work may be done."""
+    """Yield the state of the coordinators.  None is a point at which other work may be done."""
     groups, transactions = sources.parts.groups, sources.parts.transactions
     states: Counter[GroupState] = Counter()
     offsets = 0
     hosted = groups.hosted.present()
     while batch := list(islice(hosted, _GROUPS_PER_SLICE)):
-        for each in batch:
-            states[each.group.state] += 1
-            offsets += len(each.group.offsets)
+        for hosted_group in batch:
+            states[hosted_group.group.state] += 1
+            offsets += len(hosted_group.group.offsets)
         yield None
     yield single(GROUPS, states.total())
     yield single(OFFSETS, offsets)

@@ -18,7 +18,7 @@ from kctl.model import NO_LEADER, TopicPartition
 _OF_PARTITION = ("topic", "partition")
 _OF_GROUP = ("consumergroup", "topic", "partition")
 _SUM = ("consumergroup", "topic")
-_VERDICTS = ", ".join(f"{one.value} {one.name}" for one in Verdict)
+_VERDICTS = ", ".join(f"{verdict.value} {verdict.name}" for verdict in Verdict)
 
 
 def _gauge(type_: str, name: str, unit: str, doc: str, labels: tuple[str, ...] = ()) -> Definition:
@@ -80,14 +80,14 @@ DEFINITIONS = (
 
 
 def families(found: ClusterLag, *, of_exporter: bool) -> Iterator[Family | None]:
-    """The values of all metrics.  None is a point at which other work may be done."""
+    """Yield the values of all metrics.  None is a point at which other work may be done."""
     yield single(BROKERS, len(found.brokers))
     yield Family(BROKER_INFO, [(label_text(id=str(id_), address=address), 1) for id_, address in found.brokers.items()])
     yield Family(TOPIC_PARTITIONS, ((label_text(topic=t), count) for t, count in found.partition_counts))
     yield from _of_partitions(found)
     yield None
     groups = [group for group in found.groups if group.outcome.is_done]
-    yield Family(MEMBERS, ((label_text(consumergroup=one.outcome.name), one.member_count) for one in groups))
+    yield Family(MEMBERS, ((label_text(consumergroup=group.outcome.name), group.member_count) for group in groups))
     names: list[str] = []
     committed: list[int | None] = []
     lags: list[int | None] = []
@@ -95,14 +95,14 @@ def families(found: ClusterLag, *, of_exporter: bool) -> Iterator[Family | None]
     left_ms: list[int | None] = []
     committed_sums: dict[tuple[str, str], int] = {}
     lag_sums: dict[tuple[str, str], int] = {}
-    for group, one in ((each, one) for each in groups for one in each.partitions):
-        found_lag = one.judgement
-        names.append(_labels(group, one.tp))
-        committed.append(one.committed)
+    for group, summary in ((owner, partition) for owner in groups for partition in owner.partitions):
+        found_lag = summary.judgement
+        names.append(_labels(group, summary.tp))
+        committed.append(summary.committed)
         lags.append(found_lag.lag if found_lag else None)
         waits_ms.append(found_lag.time_lag_ms if found_lag else None)
         left_ms.append(found_lag.time_left_ms if found_lag else None)
-        key = group.outcome.name, one.tp.topic
+        key = group.outcome.name, summary.tp.topic
         if committed[-1] is not None:
             committed_sums[key] = committed_sums.get(key, 0) + committed[-1]
         if lags[-1] is not None:
@@ -115,7 +115,7 @@ def families(found: ClusterLag, *, of_exporter: bool) -> Iterator[Family | None]
     yield Family(LAG_SUM, _sums(lag_sums))
     yield Family(LAG_SECONDS, _seconds(names, waits_ms))
     if of_exporter:
-        yield Family(VERDICT, ((label_text(consumergroup=one.outcome.name), one.verdict.value) for one in groups))
+        yield Family(VERDICT, ((label_text(consumergroup=group.outcome.name), group.verdict.value) for group in groups))
         yield Family(TIME_LEFT, _seconds(names, left_ms))
         yield single(FAILURES, found.failures)
     yield from _freed(names, committed, lags, waits_ms, left_ms)
@@ -124,35 +124,35 @@ def families(found: ClusterLag, *, of_exporter: bool) -> Iterator[Family | None]
 def _of_partitions(found: ClusterLag) -> Iterator[Family | None]:
     names: list[str] = []
     values: tuple[list[int | None], ...] = tuple([] for _ in PER_PARTITION)
-    for tp, one in found.partitions:
+    for tp, summary in found.partitions:
         names.append(_partition_labels(tp))
-        for each, value in zip(values, _values(one), strict=True):
-            each.append(value)
+        for column, value in zip(values, _values(summary), strict=True):
+            column.append(value)
         if len(names) % _PARTITIONS_PER_SLICE == 0:
             yield None
-    for definition, each in zip(PER_PARTITION, values, strict=True):
-        yield Family(definition, _known(names, each))
+    for definition, column in zip(PER_PARTITION, values, strict=True):
+        yield Family(definition, _known(names, column))
     yield from _freed(names, *values)
 
 
 def _freed(*lists: list[Any]) -> Iterator[None]:
-    """Frees the elements in pieces: 100,000 texts at once take 4 ms."""
-    for each in lists:
-        while each:
-            del each[-_FREED_PER_SLICE:]
+    """Free the elements in pieces: 100,000 texts at once take 4 ms."""
+    for elements in lists:
+        while elements:
+            del elements[-_FREED_PER_SLICE:]
             yield None
 
 
-def _values(one: PartitionSummary) -> tuple[int | None, ...]:
-    """The values of PER_PARTITION; None for those that are unknown."""
+def _values(partition: PartitionSummary) -> tuple[int | None, ...]:
+    """Return the values of PER_PARTITION; None for those that are unknown."""
     return (
-        None if one.log is None else one.log.high_watermark,
-        None if one.log is None else one.log.start,
-        None if one.leader == NO_LEADER else one.leader,
-        len(one.replicas),
-        len(one.isr),
-        int(one.leader in one.replicas[:1]),
-        int(len(one.isr) < len(one.replicas)),
+        None if partition.log is None else partition.log.high_watermark,
+        None if partition.log is None else partition.log.start,
+        None if partition.leader == NO_LEADER else partition.leader,
+        len(partition.replicas),
+        len(partition.isr),
+        int(partition.leader in partition.replicas[:1]),
+        int(len(partition.isr) < len(partition.replicas)),
     )
 
 
@@ -165,7 +165,7 @@ def _labels(group: GroupLag, tp: TopicPartition) -> str:
 
 
 def _sums(sums: Mapping[tuple[str, str], int]) -> Iterator[Row]:
-    """The sums by group and topic."""
+    """Return the sums by group and topic."""
     return ((label_text(consumergroup=name, topic=topic), value) for (name, topic), value in sums.items())
 
 

@@ -75,13 +75,13 @@ DEFINITIONS = (
 
 
 def families(sources: Sources) -> Iterator[AnyFamily]:
-    """The state of the logs together."""
+    """Yield the state of the logs together."""
     logs, tasks = sources.base.logs, sources.parts.log_tasks
     times = sources.parts.replicas.flushes.times
     yield HistogramFamily(FLUSHES, ((NO_LABELS, summarize(times.latest_ms, times.count)),))
-    directories = [(label_text(logDirectory=each.path), each) for each in logs.directories]
-    yield single(OFFLINE, sum(not each.is_online for _, each in directories))
-    yield Family(DIRECTORY_OFFLINE, ((text, int(not each.is_online)) for text, each in directories))
+    directories = [(label_text(logDirectory=directory.path), directory) for directory in logs.directories]
+    yield single(OFFLINE, sum(not directory.is_online for _, directory in directories))
+    yield Family(DIRECTORY_OFFLINE, ((text, int(not directory.is_online)) for text, directory in directories))
     cleaner, now_ms = tasks.cleaners.cleaner, sources.base.world.clock.now_ms()
     done = cleaner.statistics
     yield single(MAX_CLEAN_TIME, tasks.cleaners.longest_ms / 1000)
@@ -92,6 +92,8 @@ def families(sources: Sources) -> Iterator[AnyFamily]:
     last_ms = cleaner.last_selection_ms
     yield single(SINCE_RUN, 0 if last_ms is None else max(now_ms - last_ms, 0))
     failed = [logs.logs[tp] for tp in cleaner.uncleanable if tp in logs.logs]
-    by_directory = [(text, [one for one in failed if one.log_directory is each]) for text, each in directories]
+    by_directory = [
+        (text, [log for log in failed if log.log_directory is directory]) for text, directory in directories
+    ]
     yield Family(UNCLEANABLE, ((text, len(found)) for text, found in by_directory))
-    yield Family(UNCLEANABLE_BYTES, ((text, sum(one.size_bytes for one in found)) for text, found in by_directory))
+    yield Family(UNCLEANABLE_BYTES, ((text, sum(log.size_bytes for log in found)) for text, found in by_directory))

@@ -150,7 +150,7 @@ DEFINITIONS = (
 
 
 def families(sources: Sources) -> Iterator[Family]:
-    """The state of the network."""
+    """Yield the state of the network."""
     now, minute, listening = sources.sample(), sources.last_minute, sources.listening()
     idle_share = minute.idle_share(now)
     for definition in (IDLE, HANDLER_IDLE, HANDLER_IDLE_RATE):

@@ -67,13 +67,13 @@ class PartitionLabels:
         return text
 
     def keep(self, count: int) -> None:
-        """Removes all texts when there are many more than `count` partitions."""
+        """Remove all texts when there are many more than `count` partitions."""
         if len(self._texts) > 2 * count + 1000:
             self._texts.clear()
 
 
 def families(sources: Sources, labels: PartitionLabels) -> Iterator[Family | None]:
-    """The values of each partition; None is a point at which other work may be done.
+    """Yield the values of each partition; None is a point at which other work may be done.
 
     The label is_future marks a copy that is being made in another log directory.
     """
@@ -94,7 +94,7 @@ def families(sources: Sources, labels: PartitionLabels) -> Iterator[Family | Non
     labels.keep(len(partitions))
 
     def led(value_of: Callable[[Partition], int]) -> Iterator[tuple[str, int]]:
-        """The value of each partition that this broker leads, 0 for the others."""
+        """Yield the value of each partition that this broker leads, 0 for the others."""
         for name, partition, is_led in zip(names, partitions, leads, strict=True):
             yield name, value_of(partition) if is_led else 0
 
@@ -102,12 +102,12 @@ def families(sources: Sources, labels: PartitionLabels) -> Iterator[Family | Non
         """min.insync.replicas that are not in sync; negative if more are."""
         return min_isr[partition.topic_partition.topic] - len(partition.isr)
 
-    yield Family(UNDER_REPLICATED, led(lambda each: int(len(each.isr) < len(each.replicas))))
-    yield Family(IN_SYNC, led(lambda each: len(each.isr)))
-    yield Family(REPLICAS, led(lambda each: len(each.replicas)))
-    yield Family(STABLE_LAG, led(lambda each: each.high_watermark - each.last_stable_offset))
-    yield Family(UNDER_MIN_ISR, led(lambda each: int(missing(each) > 0)))
-    yield Family(AT_MIN_ISR, led(lambda each: int(missing(each) == 0)))
+    yield Family(UNDER_REPLICATED, led(lambda partition: int(len(partition.isr) < len(partition.replicas))))
+    yield Family(IN_SYNC, led(lambda partition: len(partition.isr)))
+    yield Family(REPLICAS, led(lambda partition: len(partition.replicas)))
+    yield Family(STABLE_LAG, led(lambda partition: partition.high_watermark - partition.last_stable_offset))
+    yield Family(UNDER_MIN_ISR, led(lambda partition: int(missing(partition) > 0)))
+    yield Family(AT_MIN_ISR, led(lambda partition: int(missing(partition) == 0)))
     yield from _of_logs(sources, labels)
 
 

@@ -39,7 +39,7 @@ DEFINITIONS = (*USES.values(), *THROTTLES.values())
 
 
 def families(sources: Sources) -> Iterator[Family]:
-    """The use of all quotas; a client without a quota has no row."""
+    """Yield the use of all quotas; a client without a quota has no row."""
     for key, readings in sources.base.quotas.readings().items():
         rows = [(label_text(user=g.user, client_id=g.client_id), reading) for g, reading in readings.items()]
         yield Family(USES[key], ((text, reading.usage) for text, reading in rows))

@@ -110,7 +110,7 @@ class FetchRates:
         self._counts: dict[tuple[int, int], int] = {}
 
     def minimum(self, now_s: float, counts: dict[tuple[int, int], int]) -> float:
-        """The lowest rate; 0 without fetchers, and the first time."""
+        """Return the lowest rate; 0 without fetchers, and the first time."""
         elapsed_s, old = now_s - self._time_s, self._counts
         is_first = not self._time_s
         self._time_s, self._counts = now_s, counts
@@ -120,7 +120,7 @@ class FetchRates:
 
 
 def families(sources: Sources, rates: FetchRates) -> Iterator[Family | None]:
-    """The state of replication.  None is a point at which other work may be done."""
+    """Yield the state of replication.  None is a point at which other work may be done."""
     parts, base = sources.parts, sources.base
     replicas = parts.replicas
     leaders = offline = under_replicated = under_min = at_min = reassigning = 0

@@ -68,7 +68,7 @@ class _Both:
 
 
 def families(sources: Sources) -> Iterator[AnyFamily]:
-    """The values of the APIs that were requested.  Fetch requests are listed by reader too."""
+    """Yield the values of the APIs that were requested.  Fetch requests are listed by reader too."""
     followers = sources.recorder.follower_fetches
     records: dict[str, ApiRecord] = {}
     for name, record in list(sources.recorder.apis.items()):
@@ -106,7 +106,10 @@ def families(sources: Sources) -> Iterator[AnyFamily]:
     conversions = {"Produce": traffic.produce_conversion_times, "FetchConsumer": traffic.fetch_conversion_times}
     yield HistogramFamily(
         CONVERSIONS,
-        ((label_text(request=api), summarize(each.latest_ms, each.count)) for api, each in conversions.items()),
+        (
+            (label_text(request=api), summarize(conversion.latest_ms, conversion.count))
+            for api, conversion in conversions.items()
+        ),
     )
 
 

@@ -42,7 +42,7 @@ DEFINITIONS = (STARTED, STATE, CLUSTER_ID, DISK_READ, DISK_WRITE, APP_INFO)
 
 
 def families(sources: Sources) -> Iterator[Family]:
-    """The state of the broker; bytes read and written on Linux only, as in Kafka."""
+    """Yield the state of the broker; bytes read and written on Linux only, as in Kafka."""
     parts = sources.parts
     yield single(STATE, int(sources.state()))
     yield Family(CLUSTER_ID, ((label_text(cluster_id=parts.cluster_id), 1),))
@@ -64,12 +64,12 @@ class ProcessMetrics:
         PlatformCollector(registry=self._registry)
 
     def collect(self) -> list[Metric]:
-        """Reads /proc, which takes milliseconds with many open files: for a thread."""
+        """Read /proc, which takes milliseconds with many open files: for a thread."""
         return list(self._registry.collect())
 
 
 def loop_lag(lag: LoopLag) -> Metric:
-    """The durations of iterations of the event loop, during which sockets are not served."""
+    """Return the durations of iterations of the event loop, during which sockets are not served."""
     counts = accumulate(lag.wall.counts)
     bounds = [*(str(bound / 1000) for bound in BOUNDS_MS), "+Inf"]
     family = HistogramMetricFamily(LOOP_LAG, "How long the event loop was busy before it served sockets again")

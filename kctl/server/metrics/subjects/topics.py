@@ -66,7 +66,7 @@ DEFINITIONS = (*OF_TOPICS.values(), *OF_BROKER.values())
 
 
 def families(sources: Sources) -> Iterator[Family]:
-    """The counters of all topics; the values without a label are those of all topics together."""
+    """Yield the counters of all topics; the values without a label are those of all topics together."""
     traffic = sources.parts.replicas.traffic
     total = traffic.total()
     topics = [(label_text(topic=topic), counters) for topic, counters in traffic.topics.items()]

@@ -31,7 +31,7 @@ DEFINITIONS = (LATENCY, *BY_STATE.values())
 
 
 def families(sources: Sources) -> Iterator[AnyFamily]:
-    """The counters of the session; latencies only of a session with a real service."""
+    """Yield the counters of the session; latencies only of a session with a real service."""
     for state, definition in BY_STATE.items():
         yield single(definition, sources.session.state_counts[state])
     zookeeper = sources.session.zookeeper

@@ -43,7 +43,7 @@ _WOKEN_MAX = 16
 
 
 def rounded_up(size: int) -> int:
-    """The next power of two."""
+    """Return the next power of two."""
     return 1 << max(size - 1, 1).bit_length()
 
 
@@ -101,13 +101,13 @@ class BufferPool:
         return not self.is_limited or self.used_bytes < self._bytes_max
 
     def reserve(self, size: int) -> None:
-        """Reserves memory for a frame; a negative size releases it."""
+        """Reserve memory for a frame; a negative size releases it."""
         self.reserved_bytes += size
         if size < 0:
             self._wake()
 
     def may_grow(self, owner: object) -> bool:
-        """Whether a connection may receive a large request that it has begun.
+        """Return whether a connection may receive a large request that it has begun.
 
         If there is no room, one connection at a time may exceed the limit: otherwise many partly received requests
         could use up the memory and wait for each other.
@@ -119,17 +119,17 @@ class BufferPool:
         return self._exceeding is owner
 
     def has_grown(self, owner: object) -> None:
-        """Ends the excess of `may_grow`: the large request has been handled or discarded."""
+        """End the excess of `may_grow`: the large request has been processed or discarded."""
         if self._exceeding is owner:
             self._exceeding = None
             self._wake()
 
     def wait_for_room(self, on_room: Callable[[], None], *, is_growing: bool) -> None:
-        """Calls `on_room` once when there may be room, first come, first served; `has_room` must be checked again."""
+        """Call `on_room` once when there may be room, first come, first served; `has_room` must be checked again."""
         (self._growing if is_growing else self._waiting)[on_room] = None
 
     def stop_waiting(self, on_room: Callable[[], None]) -> None:
-        """Does not call `on_room` any more."""
+        """Do not call `on_room` any more."""
         self._waiting.pop(on_room, None)
         self._growing.pop(on_room, None)
 
@@ -142,11 +142,11 @@ class BufferPool:
             _call_first(self._waiting)
 
     def poison(self, buffer: memoryview) -> None:
-        """Overwrites a buffer that must not be read any more."""
+        """Overwrite a buffer that must not be read any more."""
         buffer[:] = _POISON * len(buffer)
 
     def take(self, size: int) -> memoryview:
-        """A buffer of at least `size` bytes; its content is undefined."""
+        """Return a buffer of at least `size` bytes; its content is undefined."""
         free = self._free.get(size)
         if free:
             self.lent_bytes += size
@@ -164,7 +164,7 @@ class BufferPool:
         return memoryview(private_pages(rounded))
 
     def lend_until(self, done: asyncio.Future[Any], buffer: memoryview) -> None:
-        """The buffer is not given back: it counts as lent until the future is done.
+        """Count a buffer that is not given back as lent until the future is done.
 
         It is freed when nothing refers to it.  A large one is referred to until others do not any more, so that it is
         `release` that frees it: the callbacks of the future drop the request.
@@ -182,7 +182,7 @@ class BufferPool:
         done.add_done_callback(end)
 
     def give_back(self, buffer: memoryview) -> None:
-        """Ends the loan.  The buffer, and views of it, must not be read afterwards."""
+        """End the loan.  The buffer, and views of it, must not be read afterwards."""
         size = len(buffer)
         self.lent_bytes -= size
         if self.is_poisoned:

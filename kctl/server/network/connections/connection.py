@@ -114,7 +114,7 @@ class Connection:
         return self._is_writing
 
     def close(self) -> None:
-        """Closes the connection at once; a response that is being sent is lost, and waiting requests are cancelled."""
+        """Close the connection at once; a response that is being sent is lost, and waiting requests are cancelled."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -131,7 +131,7 @@ class Connection:
         self._on_close(self)
 
     def take_turn(self) -> bool:
-        """Handles requests that have arrived and sends their responses; returns whether there may be more requests."""
+        """Handle requests that have arrived and send their responses; return whether there may be more requests."""
         self._is_queued = False
         frame = None
         if self._receives_in_turn:
@@ -167,7 +167,7 @@ class Connection:
         return False
 
     def _report(self, error: BaseException) -> None:
-        """Logs why a turn of the pump has failed, and sends what is answered, before the connection is closed."""
+        """Log why a turn of the pump has failed, and send what is answered, before the connection is closed."""
         match error:
             case asyncio.CancelledError():
                 return
@@ -220,7 +220,7 @@ class Connection:
                 self._take_or_queue_turn()
 
     def _receive_one(self) -> memoryview | None:
-        """Receives once, into the buffer that all connections share; returns the frame if that is one short request.
+        """Receive once, into the buffer that all connections share; return the frame if that is one short request.
 
         Other bytes are moved to the inbox.
         """
@@ -243,7 +243,7 @@ class Connection:
         return None
 
     def _receive(self) -> bool:
-        """Receives once; returns whether there are new bytes."""
+        """Receive once; return whether there are new bytes."""
         if self._waits_for_buffers and not self._inbox.has_memory():
             self._wait_for_memory()
             return False
@@ -268,7 +268,7 @@ class Connection:
         self.was_active = True
 
     def _settle(self) -> None:
-        """Frees memory; stops receiving while enough is buffered for later turns."""
+        """Free memory; stop receiving while enough is buffered for later turns."""
         if self._is_closed:
             return
         needs_bytes = self._inbox.settle() and not self._waits_for_memory
@@ -283,7 +283,7 @@ class Connection:
             self._loop.call_soon(self._reread)
 
     def _reread(self) -> None:
-        """Reads bytes that OpenSSL has decrypted already, which the loop does not report as readable."""
+        """Read bytes that OpenSSL has decrypted already, which the loop does not report as readable."""
         self._is_rereading = False
         if self._is_reading and not self._is_closed:
             self._on_readable()
@@ -302,7 +302,7 @@ class Connection:
             self._block()
 
     def _block(self) -> None:
-        """The socket takes no more: continues when it is writable."""
+        """Wait, since the socket takes no more, until it is writable."""
         if not self._is_closed:
             self._is_writing = True
             self._loop.add_writer(self._sock, self._on_writable)
@@ -318,7 +318,7 @@ class Connection:
             self._unread.progressed(self)
 
     def _send(self) -> bool:
-        """Whether everything has been sent; closes the connection when the peer is gone."""
+        """Return whether everything has been sent; close the connection when the peer is gone."""
         timing = self._timing
         if timing is not None and timing.unsent and not timing.flushing_s:
             timing.flushing_s = self._loop.time()

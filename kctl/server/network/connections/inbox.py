@@ -74,7 +74,7 @@ class Inbox:
         """Memory that it needs beyond the buffer."""
 
     def __len__(self) -> int:
-        """Received bytes that are not part of a frame returned by `next_frame`."""
+        """Return the number of received bytes that are not part of a frame returned by `next_frame`."""
         return self._end - self._start
 
     @property
@@ -84,7 +84,7 @@ class Inbox:
         return available < READ_AHEAD_BYTES_MAX or available < self._first_frame_bytes()
 
     def has_memory(self) -> bool:
-        """Whether `buffer` may be called; False if the pool has no room, and the caller has to wait for it.
+        """Return whether `buffer` may be called; False if the pool has no room, and the caller has to wait for it.
 
         A frame of more than 64 KiB is admitted as a whole, so that receiving does not stop in the middle of it.
         """
@@ -100,7 +100,7 @@ class Inbox:
         return True
 
     def buffer(self) -> memoryview:
-        """Where the next bytes go; never empty, and at most RECEIVED_AT_ONCE_MAX.
+        """Return where the next bytes go; never empty, and at most RECEIVED_AT_ONCE_MAX.
 
         The kernel fills new memory at less than 1 GB/s, and a socket may have received 6 MB.
         """
@@ -113,22 +113,22 @@ class Inbox:
         return self._buffer[self._end : self._end + RECEIVED_AT_ONCE_MAX]
 
     def add(self, received: memoryview) -> None:
-        """Copies bytes that were received elsewhere, at most LONE_FRAME_BYTES_MAX; the inbox is empty."""
+        """Copy bytes that were received elsewhere, at most LONE_FRAME_BYTES_MAX; the inbox is empty."""
         self.buffer()[: len(received)] = received
         self._end += len(received)
 
     def received(self, count: int) -> None:
-        """The first `count` bytes of `buffer()` have been filled."""
+        """Note that the first `count` bytes of `buffer()` have been filled."""
         self._end += count
 
     def next_frame_begins_with(self, first: bytes) -> bool:
-        """Whether these bytes of the next frame, without its length, have arrived."""
+        """Return whether these bytes of the next frame, without its length, have arrived."""
         start = self._start + _LENGTH_BYTES
         end = start + len(first)
         return end <= self._end and self._buffer[start:end] == first
 
     def next_frame(self) -> memoryview | None:
-        """The next whole frame without its length, or None when more bytes are needed.
+        """Return the next whole frame without its length, or None when more bytes are needed.
 
         Raises MalformedRequest for a length that is negative or above `frame_bytes_max`.
         """
@@ -150,7 +150,7 @@ class Inbox:
         return self._buffer[start + _LENGTH_BYTES : end]
 
     def keep_frame(self, until: asyncio.Future[Any]) -> None:
-        """The buffer of the last frame is not used for other bytes any more, which are moved to another one.
+        """Use the buffer of the last frame for no other bytes any more; these are moved to another one.
 
         Its memory counts until the future is done, and is freed when nothing refers to the frame.
         """
@@ -163,7 +163,7 @@ class Inbox:
         self._pool.lend_until(until, former)
 
     def settle(self) -> bool:
-        """Releases the memory that the remaining received bytes do not need; returns whether more should be received.
+        """Release the memory that the remaining received bytes do not need; return whether more should be received.
 
         See `needs_bytes`.
         """
@@ -184,7 +184,7 @@ class Inbox:
         return self.needs_bytes
 
     def close(self) -> None:
-        """Releases all memory; received bytes are discarded."""
+        """Release all memory; received bytes are discarded."""
         if self._buffer:
             buffer, self._buffer = self._buffer, _NOTHING
             self._pool.give_back(buffer)
@@ -200,7 +200,7 @@ class Inbox:
             self._pool.reserve(change)
 
     def _first_frame_bytes(self) -> int:
-        """Size of the frame that begins the buffer with its length, as far as it is known and allowed."""
+        """Return the size of the frame that begins the buffer with its length, as far as it is known and allowed."""
         if len(self) < _LENGTH_BYTES:
             return _LENGTH_BYTES
         (size,) = _LENGTH.unpack_from(self._buffer, self._start)

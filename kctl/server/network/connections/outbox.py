@@ -60,7 +60,7 @@ class FileSlice(Protocol):
     size: int
 
     def fileno(self) -> int:
-        """The descriptor of the file, for sendfile."""
+        """Return the descriptor of the file, for sendfile."""
         ...
 
     def __len__(self) -> int: ...
@@ -91,7 +91,7 @@ class Outbox(ABC):
         self._chunks: deque[bytes | bytearray | memoryview | SliceLeft] = deque()
 
     def put(self, chunks: Iterable[Chunk]) -> int:
-        """Queues; nothing is sent before `flush`.  Returns the size of the chunks in bytes."""
+        """Queue; nothing is sent before `flush`.  Return the size of the chunks in bytes."""
         size = 0
         for chunk in chunks:
             chunk_bytes = len(chunk)
@@ -101,7 +101,7 @@ class Outbox(ABC):
         return size
 
     def _queued(self, chunk: FileSlice) -> bytes | SliceLeft:
-        """The queue entry of a file slice."""
+        """Return the queue entry of a file slice."""
         return SliceLeft(chunk)
 
     @property
@@ -110,11 +110,11 @@ class Outbox(ABC):
         return sum(len(chunk) for chunk in self._chunks if not isinstance(chunk, SliceLeft))
 
     def clear(self) -> None:
-        """Discards the queue."""
+        """Discard the queue."""
         self._chunks.clear()
 
     def flush(self) -> bool:
-        """Sends as much as the socket takes, up to FLUSH_BYTES_MAX; returns whether nothing is left.
+        """Send as much as the socket takes, up to FLUSH_BYTES_MAX; return whether nothing is left.
 
         Raises OSError when the peer is gone.
         """
@@ -132,11 +132,11 @@ class Outbox(ABC):
 
     @abstractmethod
     def _send_bytes(self) -> bool:
-        """Sends some or all chunks before the next slice; returns whether more may be sent in this flush."""
+        """Send some or all chunks before the next slice; return whether more may be sent in this flush."""
 
     @abstractmethod
     def _send_slice(self, left: SliceLeft) -> bool:
-        """Sends some or all of the slice at the head; returns whether more may be sent in this flush."""
+        """Send some or all of the slice at the head; return whether more may be sent in this flush."""
 
 
 class PlainOutbox(Outbox):
@@ -242,7 +242,7 @@ class UnreadResponses(Generic[C]):
         return self._total_bytes
 
     def blocked(self, connection: C, size_bytes: int) -> None:
-        """The socket of the connection takes no more; `size_bytes` remain in memory."""
+        """Note that the socket of the connection takes no more; `size_bytes` remain in memory."""
         self._blocked[connection] = size_bytes
         self._total_bytes += size_bytes
         while self._total_bytes > self._bytes_max:
@@ -251,7 +251,7 @@ class UnreadResponses(Generic[C]):
             self._on_excess(oldest)
 
     def progressed(self, connection: C) -> None:
-        """The client has read something."""
+        """Note that the client has read something."""
         size_bytes = self._blocked.pop(connection, None)
         if size_bytes is not None:
             self._blocked[connection] = size_bytes

@@ -141,7 +141,7 @@ class RequestPump:
         return self._mute is not None
 
     def turn(self, time_s: float = TURN_S_MAX) -> TurnEnd:
-        """Handles frames until the budget is used up, a request has to wait, or more bytes are needed.
+        """Handle frames until the budget is used up, a request has to wait, or more bytes are needed.
 
         `time_s` is the part of the budget that is time in seconds, from the end of the first request on.
         Raises MalformedRequest, UnansweredRequestFailed and ChannelEnded, also for a request that has waited, and any
@@ -157,12 +157,14 @@ class RequestPump:
         for count in range(TURN_REQUESTS_MAX):
             if request_bytes >= TURN_REQUEST_BYTES_MAX or response_bytes >= TURN_RESPONSE_BYTES_MAX:
                 break
+            # The first request is always handled, and a connection with one request does not read the clock.
             if count == 1:
                 end_s = self._now_s() + time_s
             elif count and self._now_s() >= end_s:
                 break
             if pending and not self._may_overlap():
                 return _WAITS
+            # A client that authenticates may send larger requests from then on.
             inbox.frame_bytes_max = channel.frame_bytes_max
             if pending:
                 if (size := self._take_overlapping()) is None:
@@ -194,7 +196,7 @@ class RequestPump:
         return _WAITS if self._has_to_wait(reply, frame) else _NEEDS_BYTES
 
     def _has_to_wait(self, reply: asyncio.Future[Reply] | ThrottledReply | None, frame: memoryview) -> bool:
-        """Notes a reply that is not the chunks of a response; returns whether the next request has to wait for it."""
+        """Note a reply that is not the chunks of a response; return whether the next request has to wait for it."""
         if reply is None:
             return False
         if isinstance(reply, ThrottledReply):
@@ -210,7 +212,7 @@ class RequestPump:
         return False
 
     def close(self) -> None:
-        """Cancels a waiting request and releases the memory of received bytes.  `on_wake` is not called any more.
+        """Cancel a waiting request and release the memory of received bytes.  `on_wake` is not called any more.
 
         A request that is being processed is completed, so that no topic is created in part.
         """
@@ -249,7 +251,7 @@ class RequestPump:
             del error
 
     def _may_overlap(self) -> bool:
-        """Whether the next request may be taken while earlier ones wait for their responses."""
+        """Return whether the next request may be taken while earlier ones wait for their responses."""
         return (
             self._overlapping != b""
             and len(self._pending) < WAITING_PRODUCES_MAX
@@ -257,9 +259,9 @@ class RequestPump:
         )
 
     def _take_overlapping(self) -> int | None:
-        """Handles a request while earlier ones wait; its reply, or its failure, is sent after theirs.
+        """Handle a request while earlier ones wait; its reply, or its failure, is sent after theirs.
 
-        Returns its size in bytes, or None when more bytes are needed.
+        Return its size in bytes, or None when more bytes are needed.
         """
         size = 0
         try:
@@ -282,16 +284,18 @@ class RequestPump:
         return size
 
     def _on_reply(self, _: asyncio.Future[Reply]) -> None:
-        """Queues the replies that are known, up to the first that is not."""
+        """Queue the replies that are known, up to the first that is not."""
         pending = self._pending
         while pending and self._error is None:
             first = pending[0]
             if isinstance(first, asyncio.Future) and not first.done():
+                # A request that overlapped others gets the callback only now: its reply is sent after theirs.
                 first.add_done_callback(self._on_reply)
                 break
             pending.popleft()
             reply = _outcome(first) if isinstance(first, asyncio.Future) else first
             if isinstance(reply, BaseException):
+                # The next turn raises it, when the responses before it are queued.
                 self._error = reply
                 if isinstance(reply, ChannelEnded) and reply.last is not None:
                     self._put(reply.last)
@@ -311,4 +315,4 @@ def _outcome(reply: asyncio.Future[Reply]) -> Reply | BaseException:
 
 
 def _ignore() -> None:
-    """Replaces `on_wake` in a closed pump."""
+    """Replace `on_wake` in a closed pump."""

@@ -86,7 +86,7 @@ class TakesTurns(Protocol):
     """Whether there was more to do after its last turn.  Initially False, set by Turns."""
 
     def take_turn(self) -> bool:
-        """Does a bounded piece of work, nothing if the connection has been closed; returns whether there is more.
+        """Do a bounded piece of work, nothing if the connection has been closed; return whether there is more.
 
         Does not raise.
         """
@@ -112,11 +112,11 @@ class Turns:
         self._is_scheduled = False
 
     def __len__(self) -> int:
-        """The number of queued connections."""
+        """Return the number of queued connections."""
         return len(self._urgent) + len(self._queue) + len(self._busy)
 
     def may_receive(self, *, is_urgent: bool) -> bool:
-        """False if connections that have much to receive wait for their turns in this iteration.
+        """Return False if connections that have much to receive wait for their turns in this iteration.
 
         The time counts too: while a thread decodes long requests, each receive waits for the interpreter's lock.
         """
@@ -125,7 +125,7 @@ class Turns:
         return self.received < (URGENT_RECEIVED_PER_ITERATION_MAX if is_urgent else RECEIVED_PER_ITERATION_MAX)
 
     def take_or_queue(self, connection: TakesTurns) -> bool:
-        """Runs a turn of the connection now, or queues one; returns whether it was run."""
+        """Run a turn of the connection now, or queue one; return whether it was run."""
         now_s = self._now_s()
         queue = self._queue_of(connection, now_s)
         if queue or now_s - self.iteration.started_s >= (_BUSY_SLICE_S if queue is self._busy else _SLICE_S):
@@ -136,7 +136,7 @@ class Turns:
         return True
 
     def queue(self, connection: TakesTurns) -> None:
-        """Queues a turn of the connection."""
+        """Queue a turn of the connection."""
         self._queue_of(connection, self._now_s()).append(connection)
         self._schedule()
 
@@ -147,7 +147,7 @@ class Turns:
         return self._busy if is_busy else self._queue
 
     def _take(self, connection: TakesTurns, now_s: float) -> float:
-        """Runs a turn, and queues the next one if there is more to do; returns the time after it."""
+        """Run a turn, and queue the next one if there is more to do; return the time after it."""
         has_more = connection.take_turn()
         end_s = self._now_s()
         connection.had_more = has_more

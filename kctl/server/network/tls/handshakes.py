@@ -80,11 +80,14 @@ class ListenerTls(Protocol):
     """The certificates of TLS listeners and the names of their clients."""
 
     def context(self, listener: str) -> ssl.SSLContext:
-        """The current context of a listener."""
+        """Return the current context of a listener."""
         ...
 
     def principal(self, listener: str, certificate: bytes | None) -> str:
-        """The principal of a client with this certificate (DER), None without one.  Raises KctlError, ValueError."""
+        """Return the principal of a client with this certificate (DER), None without one.
+
+        Raises KctlError, ValueError.
+        """
         ...
 
 
@@ -127,11 +130,11 @@ class TlsHandshakes:
         self._ready: deque[_Handshake] = deque()
 
     def __len__(self) -> int:
-        """Unfinished handshakes."""
+        """Return the number of unfinished handshakes."""
         return len(self._open)
 
     def begin(self, sock: socket.socket, peer: Peer) -> None:
-        """Takes over a socket."""
+        """Take over a socket."""
         if len(self._open) >= TLS_HANDSHAKES_MAX:
             self._fail(next(iter(self._open)), "too many unfinished handshakes")
         handshake = _Handshake(sock, peer)
@@ -142,8 +145,10 @@ class TlsHandshakes:
         self._loop.add_reader(sock, self._on_event, handshake)
 
     def close(self, listener: str | None = None) -> None:
-        """Closes all sockets, or those of one listener."""
-        for handshake in [each for each in self._open if listener in {None, each.peer.listener}]:
+        """Close all sockets, or those of one listener."""
+        for handshake in [
+            open_handshake for open_handshake in self._open if listener in {None, open_handshake.peer.listener}
+        ]:
             self._end(handshake)
 
     def _on_event(self, handshake: _Handshake) -> None:
@@ -199,7 +204,7 @@ class TlsHandshakes:
             self._on_done(handshake.stream, replace(handshake.peer, principal=principal))
 
     def _refuse(self, handshake: _Handshake, reason: str) -> None:
-        """Leaves the client time to read the alert, which OpenSSL has sent."""
+        """Leave the client time to read the alert, which OpenSSL has sent."""
         stream = handshake.stream
         if stream is None:
             self._fail(handshake, reason)

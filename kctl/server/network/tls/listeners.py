@@ -38,7 +38,7 @@ FileStates: TypeAlias = tuple[tuple[int, int, int] | None, ...]
 
 
 def states_of(paths: Iterable[str]) -> FileStates:
-    """The current states."""
+    """Return the current states."""
     return tuple(_state(path) for path in paths)
 
 
@@ -79,7 +79,7 @@ class ListenerCertificates:
         self._checks: asyncio.Task[None] | None = None
 
     async def load(self, endpoints: Iterable[Endpoint]) -> None:
-        """Loads the certificates of these TLS listeners, and keeps them up to date.  Raises ConfigError."""
+        """Load the certificates of these TLS listeners, and keep them up to date.  Raises ConfigError."""
         for endpoint in endpoints:
             self._loaded[endpoint.listener] = await self._first(endpoint)
             self._endpoints[endpoint.listener] = endpoint
@@ -87,26 +87,29 @@ class ListenerCertificates:
             self._follow()
 
     async def add(self, endpoint: Endpoint) -> None:
-        """Loads the certificates of a listener that is about to open.  Raises ConfigError."""
+        """Load the certificates of a listener that is about to open.  Raises ConfigError."""
         self._loaded[endpoint.listener] = await self._load(endpoint, self._configs.properties)
         self._endpoints[endpoint.listener] = endpoint
         self._follow()
 
     def remove(self, listener: str) -> None:
-        """Removes a listener; no effect without certificates for it."""
+        """Remove a listener; no effect without certificates for it."""
         self._endpoints.pop(listener, None)
         self._loaded.pop(listener, None)
 
     async def try_properties(self, endpoint: Endpoint, properties: Mapping[str, str]) -> None:
-        """Raises ConfigError if a listener could not open with these properties."""
+        """Raise ConfigError if a listener could not open with these properties."""
         await self._load(endpoint, properties)
 
     def context(self, listener: str) -> ssl.SSLContext:
-        """The current context of a listener.  Raises KctlError if it has none."""
+        """Return the current context of a listener.  Raises KctlError if it has none."""
         return self._certificates(listener).context
 
     def principal(self, listener: str, certificate: bytes | None) -> str:
-        """The principal of a client.  Raises KctlError without a rule or a name, ValueError if that is malformed."""
+        """Return the principal of a client.
+
+        Raises KctlError without a rule or a name, ValueError if that is malformed.
+        """
         if certificate is None:
             return ANONYMOUS
         from kctl.security.principals import subject_name  # noqa: PLC0415 - only TLS needs `cryptography`
@@ -117,18 +120,18 @@ class ListenerCertificates:
         return f"User:{name}"
 
     async def check(self, _: BrokerConfig, properties: Mapping[str, str]) -> None:
-        """Raises ConfigError if a listener could not use the changes among these properties."""
+        """Raise ConfigError if a listener could not use the changes among these properties."""
         for endpoint in list(self._endpoints.values()):
             if _texts(endpoint, properties) != _texts(endpoint, self._configs.properties):
                 await self._load(endpoint, properties)
 
     def check_files(self) -> None:
-        """Reloads listeners whose files have changed, and those without certificates."""
+        """Reload listeners whose files have changed, and those without certificates."""
         if any(loaded is None or loaded.files != states_of(loaded.settings.files) for loaded in self._loaded.values()):
             self._reload()
 
     async def close(self) -> None:
-        """Ends the checks."""
+        """End the checks."""
         for task in (self._checks, self._reloading):
             if task is not None:
                 task.cancel()
@@ -141,7 +144,10 @@ class ListenerCertificates:
             self._checks = asyncio.create_task(run_every(_FILES_CHECK_MS, self.check_files), name="certificate-files")
 
     async def _first(self, endpoint: Endpoint) -> _Loaded | None:
-        """The certificates at start.  Raises ConfigError if they are unusable and no dynamic property is the cause."""
+        """Return the certificates at start.
+
+        Raises ConfigError if they are unusable and no dynamic property is the cause.
+        """
         listener = endpoint.listener
         try:
             return await self._load(endpoint, self._configs.properties)
@@ -156,7 +162,7 @@ class ListenerCertificates:
             return None
 
     async def _load(self, endpoint: Endpoint, properties: Mapping[str, str]) -> _Loaded:
-        """Raises ConfigError."""
+        """Load the certificates of a listener, or raise ConfigError."""
         return await in_thread(partial(_load, _settings(endpoint, properties)))
 
     def _certificates(self, listener: str) -> _Loaded:
@@ -169,8 +175,8 @@ class ListenerCertificates:
         try:
             properties = self._configs.properties
             is_changed = any(
-                each is None or each.settings != _settings(self._endpoints[name], properties)
-                for name, each in self._loaded.items()
+                loaded is None or loaded.settings != _settings(self._endpoints[name], properties)
+                for name, loaded in self._loaded.items()
             )
         except ConfigError:
             is_changed = True  # Reloading logs the error.
@@ -211,7 +217,7 @@ class ListenerCertificates:
 
 
 def _texts(endpoint: Endpoint, properties: Mapping[str, str]) -> dict[str, str]:
-    """The properties that determine the settings of a listener."""
+    """Return the properties that determine the settings of a listener."""
     own = listener_properties(properties, endpoint.listener)
     if endpoint.security_protocol == "SASL_SSL":
         # KIP-684: with SASL, clients need a certificate only if the property is set for the listener itself.
@@ -220,7 +226,7 @@ def _texts(endpoint: Endpoint, properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def _settings(endpoint: Endpoint, properties: Mapping[str, str]) -> TlsSettings:
-    """Raises ConfigError."""
+    """Return the TLS settings of a listener, or raise ConfigError."""
     return TlsSettings.of(_texts(endpoint, properties))
 
 

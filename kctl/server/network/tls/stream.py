@@ -88,11 +88,11 @@ class TlsStream:
         self._handshake_bytes_left = TLS_HANDSHAKE_BYTES_MAX
 
     def fileno(self) -> int:
-        """The descriptor, for the event loop; -1 after `close`."""
+        """Return the descriptor, for the event loop; -1 after `close`."""
         return self._sock.fileno()
 
     def handshake(self) -> None:
-        """Continues the handshake with the bytes of one system call.
+        """Continue the handshake with the bytes of one system call.
 
         Raises ssl.SSLWantReadError and ssl.SSLWantWriteError when it has to wait, OSError when it fails; `half_close`
         and `close` then send the alert with the reason.
@@ -138,7 +138,7 @@ class TlsStream:
         return self._has_ended or self._has_records or self._tls.pending() > 0
 
     def recv_into(self, buffer: memoryview) -> int:
-        """Receives up to TLS_RECEIVE_BYTES_MAX in up to TLS_RECORDS_MAX records; 0 at the end of the connection.
+        """Receive up to TLS_RECEIVE_BYTES_MAX in up to TLS_RECORDS_MAX records; 0 at the end of the connection.
 
         Raises BlockingIOError if nothing has arrived, OSError if the connection has failed.
         """
@@ -158,7 +158,7 @@ class TlsStream:
         return count
 
     def _pass_on(self, received: memoryview | bytes) -> None:
-        """Passes bytes to OpenSSL, at most TLS_RECORDS_MAX records, and keeps the rest.
+        """Pass bytes to OpenSSL, at most TLS_RECORDS_MAX records, and keep the rest.
 
         A record without data can take 30 us: in 256 KB there are 10,000 changes of keys.
         """
@@ -173,7 +173,7 @@ class TlsStream:
         _incoming.write(data[:end])
 
     def _decrypt(self, buffer: memoryview) -> int:
-        """Decrypts until the buffer is full or more bytes are needed; returns the number of bytes."""
+        """Decrypt until the buffer is full or more bytes are needed; return the number of bytes."""
         if self._has_ended:
             return 0
         count, size = 0, len(buffer)
@@ -200,7 +200,7 @@ class TlsStream:
             self._unsent = bytes(self._unsent) + _outgoing.read() if self._unsent else _outgoing.read()
 
     def send(self, data: memoryview) -> bool:
-        """Encrypts everything and sends what the socket takes; returns whether that is all.
+        """Encrypt everything and send what the socket takes; return whether that is all.
 
         If not, `flush` sends the rest, and must have succeeded before the next call.
         """
@@ -218,7 +218,7 @@ class TlsStream:
         return len(self._unsent)
 
     def flush(self) -> bool:
-        """Sends encrypted bytes; returns whether none are left.
+        """Send encrypted bytes; return whether none are left.
 
         Raises OSError when the peer is gone, or does not read what it makes the broker send.
         """
@@ -232,20 +232,20 @@ class TlsStream:
         return not self._unsent
 
     def half_close(self) -> None:
-        """Ends what is sent, after the alert of a failed handshake or after close_notify; call `discard` then."""
+        """End what is sent, after the alert of a failed handshake or after close_notify; call `discard` then."""
         self._notify_close()
         with contextlib.suppress(OSError):
             self._sock.shutdown(socket.SHUT_WR)
 
     def discard(self) -> int:
-        """Drops bytes that the client has sent after `half_close`, and returns how many; 0 at the end.
+        """Drop bytes that the client has sent after `half_close`, and return how many; 0 at the end.
 
         Raises BlockingIOError if nothing has arrived, and other OSErrors.
         """
         return self._sock.recv_into(_received)
 
     def close(self) -> None:
-        """Sends close_notify, which shows that no bytes are missing, if the socket has room for it, and closes."""
+        """Send close_notify, which shows that no bytes are missing, if the socket has room for it, and close."""
         self._notify_close()
         self._sock.close()
 
@@ -307,7 +307,7 @@ class TlsOutbox(Outbox):
         return self._stream.send(_shared[:size])
 
     def _fill(self) -> int:
-        """Copies the next bytes into the shared buffer; returns how many."""
+        """Copy the next bytes into the shared buffer; return how many."""
         size = 0
         for chunk in self._chunks:
             room = len(_shared) - size
@@ -325,7 +325,7 @@ class TlsOutbox(Outbox):
         return size
 
     def _drop(self, sent: int) -> None:
-        """Removes encrypted bytes from the queue."""
+        """Remove encrypted bytes from the queue."""
         self._sent += sent
         chunks = self._chunks
         while sent:

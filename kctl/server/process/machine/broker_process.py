@@ -29,7 +29,7 @@ _REASON_CHARACTERS_MAX = 4_000
 
 
 def main() -> int:
-    """Runs the broker until it is stopped; returns the exit status."""
+    """Run the broker until it is stopped; return the exit status."""
     folder, descriptor = sys.argv[1:]
     supervisor = socket.socket(fileno=int(descriptor))  # Open until the process ends.
     threading.Thread(target=_end_with, args=(supervisor.fileno(),), name="supervisor", daemon=True).start()
@@ -58,7 +58,7 @@ def main() -> int:
 
 
 def _end_with(supervisor: int) -> None:
-    """Ends this process when the supervisor has ended, also if the event loop is stuck.  Runs in a thread."""
+    """End this process when the supervisor has ended, also if the event loop is stuck.  Runs in a thread."""
     poll = select.poll()
     poll.register(supervisor, select.POLLIN)
     poll.poll()  # The supervisor sends nothing, so that this is the end of the stream.

@@ -51,7 +51,7 @@ class MachineOptions:
         return (config.metrics_host, config.metrics_port) if config.metrics_port >= 0 else None
 
     def processes(self) -> list[StartOptions]:
-        """The options of each broker.  Raises UsageError if ports are equal or too large."""
+        """Return the options of each broker.  Raises UsageError if ports are equal or too large."""
         found = [self._of_process(index) for index in range(self.count)]
         _check_ports(found, self.metrics_address)
         return found
@@ -96,8 +96,8 @@ class MachineOptions:
 
 
 def unexpected_data(root: DataFolder, count: int | None, given: Mapping[str, str]) -> str | None:
-    """Why a service of `count` brokers, or one broker for None, must not start in a folder with the given properties;
-    None if it may.
+    """Return why a service of `count` brokers, or one broker for None, must not start in a folder with the given
+    properties; None if it may.
 
     Data that is not served looks like data that is lost.
     """
@@ -121,7 +121,7 @@ def unexpected_data(root: DataFolder, count: int | None, given: Mapping[str, str
 
 
 def _paths(text: str) -> list[str]:
-    return [each.strip() for each in text.split(",") if each.strip()]
+    return [path.strip() for path in text.split(",") if path.strip()]
 
 
 def _moved(port: str, shift: int) -> str:
@@ -153,5 +153,5 @@ def _ports(processes: list[StartOptions], metrics: tuple[str, int] | None) -> It
 
 
 def with_zookeeper(options: StartOptions, connect: str) -> Mapping[str, str]:
-    """All properties of a broker that uses the ZooKeeper at `connect`."""
+    """Return all properties of a broker that uses the ZooKeeper at `connect`."""
     return {**options.properties(), "zookeeper.connect": connect}

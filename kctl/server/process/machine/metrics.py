@@ -37,22 +37,22 @@ class MachineMetrics:
         self._scrapes: dict[str, asyncio.Task[list[bytes]]] = {}
 
     def bind(self, host: str, port: int) -> int:
-        """Binds the endpoint; returns its port.  Raises ListenError."""
+        """Bind the endpoint; return its port.  Raises ListenError."""
         return self._endpoint.bind(host, port)
 
     async def start(self, brokers: Sequence[SupervisedBroker]) -> None:
-        """Accepts scrapes."""
+        """Accept scrapes."""
         self._brokers = brokers
         await self._endpoint.start()
 
     async def close(self) -> None:
-        """Closes the endpoint."""
+        """Close the endpoint."""
         await self._endpoint.close()
         for scraping in list(self._scrapes.values()):
             scraping.cancel()
 
     async def scrape(self, accept: str) -> tuple[str, Sequence[bytes]]:
-        """Content type and pieces of the exposition of all brokers that respond."""
+        """Return the content type and pieces of the exposition of all brokers that respond."""
         form = Format(accept)
         running = self._scrapes.get(form.content_type)
         if running is None:
@@ -62,7 +62,7 @@ class MachineMetrics:
         return form.content_type, await asyncio.shield(running)
 
     async def not_ready(self) -> str:
-        """Why one of the brokers does not serve clients now; empty if all do."""
+        """Return why one of the brokers does not serve clients now; empty if all do."""
         for broker in self._brokers:
             if broker.state.phase is not Phase.SERVING:
                 return f"process {broker.index} is {broker.state.phase.value}"
@@ -77,7 +77,7 @@ class MachineMetrics:
         return "" if self._brokers else "the brokers are not started"
 
     def _health(self) -> str:
-        """The first broker that does not act as leader."""
+        """Return the first broker that does not act as leader."""
         for broker in self._brokers:
             running = broker.folder.running()
             if running is not None and running.problem:
@@ -86,7 +86,7 @@ class MachineMetrics:
 
     async def _read(self, form: Format) -> list[bytes]:
         running = [broker.folder.running() for broker in self._brokers]
-        found = await asyncio.gather(*(asyncio.to_thread(_families, each, form) for each in running if each))
+        found = await asyncio.gather(*(asyncio.to_thread(_families, broker, form) for broker in running if broker))
         pieces = [form.metrics(self._own())]
         pieces += await asyncio.to_thread(lambda: list(merged(families for families in found if families)))
         return [*pieces, form.end]
@@ -101,13 +101,13 @@ class MachineMetrics:
 
 
 def _is_ready(running: RunningBroker) -> None:
-    """Runs in a thread.  Raises ClusterUnreachable."""
+    """Check, in a thread, that the broker acts as leader.  Raises ClusterUnreachable."""
     host, port = _address(running)
     get(host, port, "/readyz", _deadline())
 
 
 def _families(running: RunningBroker, form: Format) -> Families | None:
-    """The families of one broker; None if it does not respond.  Runs in a thread."""
+    """Return the families of one broker; None if it does not respond.  Runs in a thread."""
     host, port = _address(running)
     try:
         text = scrape(host, port, _deadline(), accept=form.content_type)
@@ -117,7 +117,7 @@ def _families(running: RunningBroker, form: Format) -> Families | None:
 
 
 def _deadline() -> Callable[[], float]:
-    """A function that returns how many seconds are left."""
+    """Return a function that returns how many seconds are left."""
     clock = SystemClock()
     end_ms = clock.monotonic_ms() + _READ_MS
     return lambda: (end_ms - clock.monotonic_ms()) / 1000

@@ -50,7 +50,7 @@ class SupervisedBroker:
         is_quiet: bool,
         on_change: Callable[[], None],
     ) -> None:
-        """The processes write their log to the descriptor `output`, or to stderr for None."""
+        """Prepare the processes, which write their log to the descriptor `output`, or to stderr for None."""
         self.folder = options.folder
         self.state = supervision.State()
         self.failure: KctlError | None = None
@@ -74,16 +74,16 @@ class SupervisedBroker:
         return self._options.process
 
     def start(self) -> None:
-        """Launches the first process."""
+        """Launch the first process."""
         self._launch()
         self._supervising = asyncio.create_task(self._supervise(), name=f"supervise-{self.index}")
 
     def stop(self) -> None:
-        """Begins a controlled shutdown; the process is not started again."""
+        """Begin a controlled shutdown; the process is not started again."""
         self._events.put_nowait(supervision.Stop())
 
     async def ended(self) -> None:
-        """Returns when the process has ended and is not started again."""
+        """Return when the process has ended and is not started again."""
         if self._supervising is not None:
             await self._supervising
 
@@ -132,7 +132,7 @@ class SupervisedBroker:
             self._process.send_signal(number)
 
     async def _run(self) -> None:
-        """Runs one process to its end."""
+        """Run one process to its end."""
         try:
             await self._wait_for_the_folder()
             ours, theirs = socket.socketpair()
@@ -173,7 +173,7 @@ class SupervisedBroker:
         return process
 
     async def _listen(self, ours: socket.socket) -> None:
-        """Turns notifications into events, until the process closes the stream."""
+        """Turn notifications into events, until the process closes the stream."""
         reader, writer = await asyncio.open_connection(sock=ours)
         try:
             while line := await reader.readline():
@@ -191,7 +191,7 @@ class SupervisedBroker:
             writer.close()
 
     async def _wait_for_the_folder(self) -> None:
-        """A process whose supervisor was killed needs some time to end."""
+        """Wait for the end of a process whose supervisor was killed, which needs some time."""
         if self.folder.is_locked():
             log.info("waiting for the previous broker of the folder process=%s folder=%s", self.index, self.folder.path)
         for _ in range(_UNLOCK_POLLS):

@@ -102,7 +102,7 @@ Action = Launch | Signal | RestartLater | Fail
 
 
 def step(state: State, event: Event, now_ms: int) -> tuple[State, tuple[Action, ...]]:
-    """The next state, and what has to be done.  The first process is launched by the caller."""
+    """Return the next state, and what has to be done.  The first process is launched by the caller."""
     match event:
         case Stop():
             return _stop(state, now_ms)

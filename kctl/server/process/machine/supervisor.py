@@ -26,7 +26,7 @@ class Supervisor:
     """The `process.Host` of several brokers."""
 
     def __init__(self, options: MachineOptions, *, is_quiet: bool) -> None:
-        """Raises UsageError if ports of the brokers are equal."""
+        """Raise UsageError if ports of the brokers are equal."""
         self.folder = options.service.folder
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._options = options
@@ -41,8 +41,9 @@ class Supervisor:
         self._changed = asyncio.Event()
 
     def take(self) -> None:
-        """Takes the ports of the service, then its folder.  Raises KctlError, also for a port of a broker that is in
-        use now; the brokers take theirs when they start.
+        """Take the ports of the service, then its folder.
+
+        Raises KctlError, also for a port of a broker that is in use now; the brokers take theirs when they start.
         """
         unexpected = unexpected_data(self.folder, self._options.count, self._options.service.given)
         if unexpected is not None:
@@ -65,9 +66,7 @@ class Supervisor:
         self.folder.acquire()
 
     async def start(self) -> RunningBroker:
-        """Starts all brokers, after `take`; returns when each serves.  Raises KctlError when one of them cannot
-        start.
-        """
+        """Start all brokers, after `take`; return when each serves.  Raises KctlError when one of them cannot start."""
         self._output = _output_of(self.folder)
         connect = self._processes[0].given.get("zookeeper.connect", "").strip() or await self._start_zookeeper()
         await self._store_user(connect)
@@ -92,7 +91,7 @@ class Supervisor:
         return running
 
     async def stop(self) -> None:
-        """Stops all brokers at the same time, each with a controlled shutdown, then their embedded ZooKeeper and
+        """Stop all brokers at the same time, each with a controlled shutdown, then their embedded ZooKeeper and
         metrics.
         """
         for broker in self._brokers:
@@ -107,7 +106,7 @@ class Supervisor:
         self.folder.release()
 
     def _bind_metrics(self) -> str:
-        """The URL of the metrics; empty without an endpoint."""
+        """Return the URL of the metrics; empty without an endpoint."""
         address = self._options.metrics_address
         if address is None:
             return ""
@@ -141,7 +140,7 @@ class Supervisor:
         )
 
     async def _all_serving(self) -> RunningBroker:
-        """The first broker, when all serve."""
+        """Return the first broker, when all serve."""
         while True:
             for broker in self._brokers:
                 if broker.failure is not None:
@@ -155,7 +154,7 @@ class Supervisor:
 
 
 def _output_of(folder: DataFolder) -> int | None:
-    """The file for the output of the brokers if this process runs in the background; None for its stderr."""
+    """Return the file for the output of the brokers if this process runs in the background; None for its stderr."""
     if not is_detached():
         return None
     return os.open(folder.output, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)

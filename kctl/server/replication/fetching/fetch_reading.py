@@ -107,7 +107,7 @@ class Fetch:
         self._enough_bytes = min(min_bytes, self._max_bytes)
 
     def is_enough(self, reading: Reading) -> bool:
-        """True if the response is sent now, without waiting for more records."""
+        """Return whether the response is sent now, without waiting for more records."""
         has_bytes = reading.total_bytes >= self._enough_bytes or reading.is_on_older_segment
         return not self._has_partitions or reading.is_urgent or has_bytes
 
@@ -128,7 +128,7 @@ class Fetch:
         return self._magic is not None
 
     def upper_bounds(self) -> dict[TopicPartition, int]:
-        """The offset up to which the reader may see records, per partition; -1 for an unknown partition."""
+        """Return the offset up to which the reader may see records, per partition; -1 for an unknown partition."""
         return {tp: self.upper_bound_of(tp) for tp in (position.topic_partition for position in self.positions)}
 
     def upper_bound_of(self, topic_partition: TopicPartition) -> int:
@@ -136,8 +136,8 @@ class Fetch:
         return self._partitions.upper_bound_of(topic_partition)
 
     def has_nothing_new(self) -> bool:
-        """A cheap check before the first reading: True if it would find neither records nor an error, so that the fetch
-        waits.
+        """Check cheaply, before the first reading, what it would find: True if it would find neither records nor an
+        error, so that the fetch waits.
         """
         return (
             self._may_skip
@@ -154,7 +154,7 @@ class Fetch:
         return [position.topic_partition for position in self.positions]
 
     def watch(self, positions: Iterable[FetchPosition]) -> None:
-        """Lets these positions of a session be notified of changes; those that rest are already."""
+        """Let these positions of a session be notified of changes; those that rest are already."""
         if self._session is not None:
             for position in positions:
                 partition = self._replicas.partitions.get(position.topic_partition)
@@ -162,11 +162,11 @@ class Fetch:
                     position.watch(partition)
 
     def active(self) -> list[FetchPosition]:
-        """The positions that a reading examines now."""
+        """Return the positions that a reading examines now."""
         return self.positions if self._session is None else self._session.active()
 
     def moved(self, keys: Iterable[FetchKey]) -> list[FetchPosition]:
-        """The positions that have changed, of a fetch that waits; it is notified of their next changes too."""
+        """Return the positions that have changed, of a fetch that waits; it is notified of their next changes too."""
         if self._session is None:
             waiting = self._waiting_positions
             return [waiting[key] for key in keys if key in waiting]
@@ -175,7 +175,7 @@ class Fetch:
         return moved
 
     def rest(self, session: FetchSession, positions: Iterable[FetchPosition], reading: Reading) -> None:
-        """Called when a reading is sent: the positions with nothing to send before a change rest."""
+        """Have the positions with nothing to send rest until a change; called when a reading is sent."""
         if self._may_skip:
             for position in positions:
                 if position.topic_partition not in reading.record_bytes:
@@ -210,12 +210,12 @@ class Fetch:
         session.rest(position, partition, follower)
 
     def wait_after(self, reading: Reading) -> None:
-        """The reading was not enough: counts what it found, for `read_if_enough`."""
+        """Count what a reading that was not enough found, for `read_if_enough`."""
         self._available = dict(reading.record_bytes)
         self._available_bytes = reading.total_bytes
 
     def read_if_enough(self, keys: Iterable[FetchKey]) -> Reading | None:
-        """A new reading when these keys have changed, or None if there is not enough for a response.
+        """Return a new reading when these keys have changed, or None if there is not enough for a response.
 
         Reads all partitions only in the first case.
         """
@@ -234,7 +234,7 @@ class Fetch:
         return reading
 
     def has_become_enough(self, changed: Iterable[FetchPosition]) -> bool:
-        """Whether there is enough for a response, when these positions have changed.
+        """Return whether there is enough for a response, when these positions have changed.
 
         As in Kafka, what is available is counted by partition: the next reading may be smaller, if max_bytes do not
         hold a batch of each.
@@ -257,7 +257,7 @@ class Fetch:
     def note_sent(
         self, results: Mapping[TopicPartition, PartitionData], record_bytes: Mapping[TopicPartition, int]
     ) -> None:
-        """Called when these results of a reading are sent: counts them for throttles and metrics."""
+        """Count the results of a reading, when they are sent, for throttles and metrics."""
         if not self._is_follower:
             self._count_consumed(results, record_bytes)
             return
@@ -283,7 +283,7 @@ class Fetch:
             counters.bytes_out += sizes.get(topic_partition, 0)
 
     def read(self) -> Reading:
-        """Reads all partitions in order until max_bytes is used up."""
+        """Read all partitions in order until max_bytes is used up."""
         if self._session is not None:
             self.positions = self._session.active()
         return self._read_all()
@@ -322,7 +322,7 @@ class Fetch:
         reading.total_bytes, reading.is_urgent, reading.is_on_older_segment = total, is_urgent, is_on_older_segment
 
     async def convert(self, reading: Reading, work: RecordWork) -> bool:
-        """Replaces the records of the reading by messages of an old format, or by the error that prevents that.
+        """Replace the records of the reading by messages of an old format, or by the error that prevents that.
 
         Returns False if nothing remains to send, since some record types do not exist in old formats.
         """

@@ -55,7 +55,7 @@ class FetchReply:
         self._context = context
 
     def response(self, reading: Reading) -> FetchResponse:
-        """The response with this reading; an empty one if a quota is exceeded."""
+        """Return the response with this reading; an empty one if a quota is exceeded."""
         limited = self._context.limited
         if limited is not None and not limited.admits_fetch(reading.total_bytes + _NOT_RECORDS_BYTES_MAX):
             account = self._context.account
@@ -99,7 +99,7 @@ class FetchReply:
         return self._create_session()
 
     def _send(self, results: _Results, reading: Reading, session: FetchSession | None, topics: _Topics) -> None:
-        """Adds these results to the response, in a session that continues only those that have changed."""
+        """Add these results to the response, in a session that continues only those that have changed."""
         self.fetch.note_sent(results, reading.record_bytes)
         if session is not None:
             changed = session.changes(results, reading.record_bytes)
@@ -115,7 +115,7 @@ class FetchReply:
         _add(results, topics)
 
     def _size_bytes(self, reading: Reading) -> int:
-        """The size of the response with its length, as Kafka counts it for the quota."""
+        """Return the size of the response with its length, as Kafka counts it for the quota."""
         topics: _Topics = {}
         self._pending(reading.results, reading, topics)
         return self._encoded_size(topics)
@@ -147,7 +147,7 @@ class DelayedFetch:
         self._reply = reply
 
     def try_complete(self, changed: Collection[FetchKey]) -> bool:
-        """Completes if min_bytes are available or something is urgent."""
+        """Complete if min_bytes are available or something is urgent."""
         reading = self._reply.fetch.read_if_enough(changed)
         if reading is None:
             return False
@@ -155,7 +155,7 @@ class DelayedFetch:
         return True
 
     def on_timeout(self) -> None:
-        """Completes with the records that are available."""
+        """Complete with the records that are available."""
         self._complete(self._reply.fetch.read())
 
     def _complete(self, reading: Reading) -> None:
@@ -179,7 +179,7 @@ def _add(results: _Results, topics: _Topics) -> None:
 async def respond_sliced(
     reply: FetchReply, purgatory: Purgatory[FetchKey], work: RecordWork, max_wait_ms: int
 ) -> FetchResponse:
-    """Reads until there is enough, at most for `max_wait_ms`; the rules are those of DelayedFetch."""
+    """Read until there is enough, at most for `max_wait_ms`; the rules are those of DelayedFetch."""
     fetch = reply.fetch
     changes: Changes[FetchKey] = Changes()
     if max_wait_ms <= 0:
@@ -197,7 +197,7 @@ async def respond_sliced(
 
 
 async def _read_enough(fetch: Fetch, changes: Changes[FetchKey], work: RecordWork) -> Reading:
-    """The first reading that is enough, or the last one before the timeout."""
+    """Return the first reading that is enough, or the last one before the timeout."""
     is_enough = False
     while True:
         # Taken before the reading: what becomes visible while partitions are read counts as a change.
@@ -217,7 +217,7 @@ async def _read_enough(fetch: Fetch, changes: Changes[FetchKey], work: RecordWor
 
 
 async def _until_enough(fetch: Fetch, changes: Changes[FetchKey], seen: dict[TopicPartition, int]) -> None:
-    """Waits until changes make a reading enough, or the timeout.
+    """Wait until changes make a reading enough, or the timeout.
 
     `seen` are the end offsets that the reader of an old format had: the bytes before them may have no such form.
     """

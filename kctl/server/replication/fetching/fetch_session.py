@@ -65,7 +65,7 @@ class Follower(Protocol):
     """The methods of the state of a follower in one partition that its session uses."""
 
     def begin_rest(self, session: FetchSession) -> None:
-        """Counts each fetch of the session as a fetch of this partition, until `end_rest`, without a call per fetch."""
+        """Count each fetch of the session as a fetch of this partition, until `end_rest`, without a call per fetch."""
         ...
 
     def end_rest(self) -> None:
@@ -100,13 +100,13 @@ class FetchPosition:
         return self.session is not None and self.session.is_open
 
     def watch(self, partition: WatchedPartition) -> None:
-        """Registers for a notification of the next change of the partition."""
+        """Register for a notification of the next change of the partition."""
         if self.watched is not partition.watchers:
             self.watched = partition.watchers
             self.watched.add(self)
 
     def moved(self) -> bool:
-        """The partition has changed: makes the position active, so that the session's waiting fetch examines it.
+        """Make the position of a changed partition active, so that the session's waiting fetch examines it.
 
         Further changes do not matter before that, so it is not notified of them.
         """
@@ -117,7 +117,10 @@ class FetchPosition:
         return False
 
     def high_watermark_moved(self) -> bool:
-        """The high watermark has changed.  A follower that waits for records goes on waiting (KAFKA-9952)."""
+        """Make the position active after a change of the high watermark.
+
+        A follower that waits for records goes on waiting (KAFKA-9952).
+        """
         session = self.session
         if session is not None and session.is_open and session.is_follower:
             session.activate(self)
@@ -125,7 +128,7 @@ class FetchPosition:
         return self.moved()
 
     def take(self, newer: FetchPosition) -> None:
-        """Takes over the fields that the client sends and keeps the offsets that it was sent."""
+        """Take over the fields that the client sends and keep the offsets that it was sent."""
         self.fetch_offset = newer.fetch_offset
         self.partition_max_bytes = newer.partition_max_bytes
         self.current_leader_epoch = newer.current_leader_epoch
@@ -183,7 +186,7 @@ class FetchSession:
         self._next_order = 0
 
     def update(self, changed: Iterable[FetchPosition], forgotten: Iterable[TopicPartition]) -> None:
-        """Applies an incremental request."""
+        """Apply an incremental request."""
         for position in changed:
             known = self.positions.get(position.topic_partition)
             if known is None:
@@ -208,14 +211,14 @@ class FetchSession:
         return len(self._active)
 
     def active(self) -> list[FetchPosition]:
-        """The active partitions, in the order of the session."""
+        """Return the active partitions, in the order of the session."""
         active = list(self._active.values())
         if len(active) > 1:
             active.sort(key=_BY_ORDER)
         return active
 
     def activate(self, position: FetchPosition) -> None:
-        """The position is examined by the next request."""
+        """Have the position examined by the next request."""
         if position.follower is not None:
             position.follower.end_rest()
             position.follower = None
@@ -223,12 +226,12 @@ class FetchSession:
         self._active[position.topic_partition] = position
 
     def activate_all(self) -> None:
-        """The next request examines all partitions."""
+        """Have all partitions examined by the next request."""
         for position in self.positions.values():
             self.activate(position)
 
     def rest(self, position: FetchPosition, partition: WatchedPartition, follower: Follower | None) -> None:
-        """The position is not examined before the partition changes.
+        """Have the position not examined before the partition changes.
 
         Meanwhile the fetches of the session count as fetches of `follower`.
         """
@@ -240,19 +243,21 @@ class FetchSession:
             follower.begin_rest(self)
 
     def moved(self, position: FetchPosition) -> None:
-        """A partition has changed."""
+        """Note that a partition has changed."""
         if position.is_resting:
             self.activate(position)
         self._moved[position.topic_partition] = position
         self.woken[self] = None
 
     def take_moved(self) -> list[FetchPosition]:
-        """The partitions that have changed since the last call; the caller registers them for the next change."""
+        """Return the partitions that have changed since the last call; the caller registers them for the next
+        change.
+        """
         moved, self._moved = list(self._moved.values()), {}
         return moved
 
     def close(self) -> None:
-        """The session has no partitions any more."""
+        """Remove all partitions from the session."""
         self.is_open = False
         self.positions, self._active, self._moved = {}, {}, {}
 
@@ -263,7 +268,7 @@ class FetchSession:
     def pending(
         self, results: Mapping[TopicPartition, PartitionResult], record_bytes: Mapping[TopicPartition, int]
     ) -> list[TopicPartition]:
-        """The partitions that `changes` would return; stores nothing, for a response that may not be sent."""
+        """Return the partitions that `changes` would return; store nothing, for a response that may not be sent."""
         return [
             topic_partition
             for topic_partition, result in results.items()
@@ -274,7 +279,7 @@ class FetchSession:
     def changes(
         self, results: Mapping[TopicPartition, PartitionResult], record_bytes: Mapping[TopicPartition, int]
     ) -> list[TopicPartition]:
-        """The partitions whose response has changed for the client; stores their offsets as sent.
+        """Return the partitions whose response has changed for the client; store their offsets as sent.
 
         Partitions with records move to the end of the order, so that the other ones are served first next time.
         """
@@ -325,7 +330,7 @@ class FetchSessionCache:
         return len(self._sessions)
 
     def resume(self, session_id: int, epoch: int, now_ms: int) -> FetchSession:
-        """The session of an incremental request, with its epoch incremented.
+        """Return the session of an incremental request, with its epoch incremented.
 
         Raises ApiError FETCH_SESSION_ID_NOT_FOUND or INVALID_FETCH_SESSION_EPOCH.
         """
@@ -343,7 +348,7 @@ class FetchSessionCache:
     def create(
         self, session_id: int, positions: Iterable[FetchPosition], *, is_follower: bool, now_ms: int
     ) -> FetchSession | None:
-        """A new session, or None if the cache is full and no session can be evicted."""
+        """Return a new session, or None if the cache is full and no session can be evicted."""
         if session_id in self._sessions or not self._make_room(now_ms, is_follower=is_follower):
             return None
         session = FetchSession(session_id, is_follower=is_follower, now_ms=now_ms)
@@ -357,7 +362,7 @@ class FetchSessionCache:
     def update(
         self, session: FetchSession, changed: Iterable[FetchPosition], forgotten: Iterable[TopicPartition]
     ) -> None:
-        """Applies an incremental request; a session without partitions is closed.
+        """Apply an incremental request; a session without partitions is closed.
 
         Raises ApiError(FETCH_SESSION_ID_NOT_FOUND), and closes the session, if all sessions together have too many
         partitions then.  The client creates a new one.
@@ -374,7 +379,7 @@ class FetchSessionCache:
             self.close(session.session_id)
 
     def close(self, session_id: int) -> None:
-        """Removes a session; an unknown id is ignored."""
+        """Remove a session; an unknown id is ignored."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
             self._partition_count -= len(session.positions)

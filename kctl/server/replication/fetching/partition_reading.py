@@ -50,14 +50,14 @@ _ENTRY = struct.Struct(">qi")
 
 
 def magic_for(version: int) -> int | None:
-    """The newest message format that a client with this Fetch version supports; None for magic 2."""
+    """Return the newest message format that a client with this Fetch version supports; None for magic 2."""
     if version > LAST_VERSION_FOR_MAGIC_1:
         return None
     return 0 if version <= LAST_VERSION_FOR_MAGIC_0 else 1
 
 
 def check_allowed(log: Log, version: int, *, is_follower: bool) -> None:
-    """Raises ApiError if the topic's configuration does not allow clients of this Fetch version."""
+    """Raise ApiError if the topic's configuration does not allow clients of this Fetch version."""
     if version < FIRST_VERSION_WITH_ZSTD and log.config.compression_type == "zstd":
         raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
     if version <= LAST_VERSION_FOR_MAGIC_1 and not is_follower and not log.config.message_downconversion_enable:
@@ -74,7 +74,7 @@ async def messages_in(
     max_bytes: int,
     max_offset: int,
 ) -> bytes:
-    """Converts the slice, or the next one that has convertible records.  Raises ApiError, LogDirFailure."""
+    """Convert the slice, or the next one that has convertible records.  Raises ApiError, LogDirFailure."""
     offset = fetch_offset
     while True:
         memory_bytes = len(records) + decompressed_size_max(len(records))
@@ -95,7 +95,7 @@ def _convert(records: RecordsSlice, magic: int, first_offset: int, max_bytes: in
 
 
 def cut_off(fetch_offset: int, max_bytes: int) -> bytes:
-    """The start of a message larger than `max_bytes`: up to version 2, it makes a client raise its limit."""
+    """Return the start of a message larger than `max_bytes`: up to version 2, it makes a client raise its limit."""
     return _ENTRY.pack(fetch_offset, max(max_bytes, _CUT_OFF_SIZE)).ljust(min(max_bytes, _CUT_OFF_SIZE), b"\0")
 
 
@@ -146,7 +146,7 @@ class Reader:
 
 
 def is_of_one_history(log: Log, position: FetchPosition) -> bool:
-    """True if a follower that fetches at this offset has the same records before it as the leader.
+    """Return whether a follower that fetches at this offset has the same records before it as the leader.
 
     If not, the follower is about to truncate and to fetch at an earlier offset; its fetch does not advance its log end
     offset until then.  Kafka: ReplicaManager.updateFollowerFetchState, which skips such partitions.
@@ -157,7 +157,7 @@ def is_of_one_history(log: Log, position: FetchPosition) -> bool:
 
 
 def _diverging_epoch(log: Log, position: FetchPosition) -> EpochEndOffset | None:
-    """The end of the reader's last epoch in this log, if that is before the fetch offset.  KIP-595."""
+    """Return the end of the reader's last epoch in this log, if that is before the fetch offset.  KIP-595."""
     if position.last_fetched_epoch < 0:
         return None
     if position.last_fetched_epoch == log.leader_epochs.latest_epoch and position.fetch_offset <= log.log_end_offset:
@@ -169,7 +169,7 @@ def _diverging_epoch(log: Log, position: FetchPosition) -> EpochEndOffset | None
 
 
 def is_sent_at_once(result: PartitionData) -> bool:
-    """Whether the result is sent at once: an error, a diverging epoch, or a preferred replica."""
+    """Return whether the result is sent at once: an error, a diverging epoch, or a preferred replica."""
     return (
         result.error_code != _NO_ERROR
         or result.diverging_epoch is not None
@@ -200,12 +200,14 @@ class PartitionReading:
         self._denied = denied
 
     def upper_bound_of(self, topic_partition: TopicPartition) -> int:
-        """The offset up to which the reader may see records of the partition; -1 for an unknown partition."""
+        """Return the offset up to which the reader may see records of the partition; -1 for an unknown partition."""
         partition = self._replicas.partitions.get(topic_partition)
         return -1 if partition is None else self._upper_bound(partition)
 
     def could_have_more(self, position: FetchPosition) -> bool:
-        """A cheap check before reading: records beyond the fetch offset, or a partition whose role or log changed."""
+        """Check cheaply, before reading, for records beyond the fetch offset and for a change of the partition's role
+        or log.
+        """
         partition = self._replicas.partitions.get(position.topic_partition)
         if partition is None or not self._may_read(partition, position):
             return True
@@ -222,20 +224,20 @@ class PartitionReading:
         return not is_in_latest_epoch and _diverging_epoch(log, position) is not None
 
     def is_unchanged(self, position: FetchPosition) -> bool:
-        """Whether the reader of a session has everything of the partition."""
+        """Return whether the reader of a session has everything of the partition."""
         partition = self._replicas.partitions.get(position.topic_partition)
         return partition is not None and self.is_sent(partition, position) and not self.could_have_more(position)
 
     @staticmethod
     def is_sent(partition: Partition, position: FetchPosition) -> bool:
-        """Whether the reader has the high watermark and the start of the log."""
+        """Return whether the reader has the high watermark and the start of the log."""
         return (
             partition.high_watermark == position.sent_high_watermark
             and partition.log.log_start_offset == position.sent_log_start_offset
         )
 
     def is_on_older_segment(self, position: FetchPosition, result: PartitionData) -> bool:
-        """Whether the records of this answer end with their segment, and more follow in the next."""
+        """Return whether the records of this answer end with their segment, and more follow in the next."""
         if not isinstance(result.records, RecordsSlice):
             return False
         partition = self._replicas.partitions.get(position.topic_partition)
@@ -244,7 +246,7 @@ class PartitionReading:
         return partition.log.is_on_older_segment(result.records, self._upper_bound(partition))
 
     def read(self, position: FetchPosition, max_bytes: int, *, is_first: bool) -> PartitionData:
-        """Reads at most `max_bytes`, but the whole first batch if `is_first`; the result may be an error."""
+        """Read at most `max_bytes`, but the whole first batch if `is_first`; the result may be an error."""
         topic, index = position.topic_partition
         if topic in self._denied:
             return self._refusal(index, ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
@@ -271,7 +273,7 @@ class PartitionReading:
         max_bytes: int,
         work: RecordWork,
     ) -> PartitionData:
-        """The result with the records as messages of an old format, or the error that prevents that."""
+        """Return the result with the records as messages of an old format, or the error that prevents that."""
         try:
             partition = self._replicas.partition(*position.topic_partition)
             result.records = await messages_in(
@@ -350,7 +352,7 @@ class PartitionReading:
         )
 
     def _is_throttled(self, partition: Partition) -> bool:
-        """True if the replication throttle applies to this follower, because it is not in sync."""
+        """Return whether the replication throttle applies to this follower, because it is not in sync."""
         return (
             self._is_follower
             and self._reader.replica_id not in partition.isr
@@ -359,7 +361,7 @@ class PartitionReading:
         )
 
     def _may_read(self, partition: Partition, position: FetchPosition) -> bool:
-        """True if this replica may serve this reader in the reader's leader epoch.
+        """Return whether this replica may serve this reader in the reader's leader epoch.
 
         A leader without a valid registration serves its followers only.
         """
@@ -370,7 +372,7 @@ class PartitionReading:
         return not self._needs_leader
 
     def _check_readable(self, partition: Partition, position: FetchPosition) -> None:
-        """Raises the error for a reader that `_may_read` refuses."""
+        """Raise the error for a reader that `_may_read` refuses."""
         partition.check_epoch(position.current_leader_epoch)
         raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 

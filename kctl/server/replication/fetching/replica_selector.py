@@ -30,7 +30,7 @@ class ReplicaView(NamedTuple):
 
 
 def closest_replica(client_rack: str, leader: ReplicaView, followers: Iterable[ReplicaView]) -> int:
-    """The broker from which a consumer in this rack should read."""
+    """Return the broker from which a consumer in this rack should read."""
     near = [replica for replica in (leader, *followers) if replica.rack == client_rack]
     if not client_rack or not near or leader in near:
         return leader.broker_id
@@ -45,7 +45,7 @@ class ReplicaSelector:
         self._is_rack_aware = selector_class == RACK_AWARE_SELECTOR
 
     def preferred_replica(self, partition: Partition, offset: int, *, rack: str, listener: str, now_ms: int) -> int:
-        """The broker from which a consumer should read at `offset`; NO_REPLICA for this broker."""
+        """Return the broker from which a consumer should read at `offset`; NO_REPLICA for this broker."""
         if not self._is_rack_aware or not rack or not partition.is_leader:
             return NO_REPLICA
         leader = ReplicaView(partition.broker_id, self._rack(partition.broker_id), partition.log.log_end_offset, 0)

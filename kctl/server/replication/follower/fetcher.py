@@ -76,7 +76,7 @@ class _Following:
     """True if it had all committed records at the leader's last response: then it is not throttled."""
 
     def moved(self) -> bool:
-        """The position of the next fetch may have changed."""
+        """Note that the position of the next fetch may have changed."""
         if self.is_watching:
             self.unexamined[self.partition.topic_partition] = self
         return self.is_watching
@@ -120,7 +120,7 @@ class ReplicaFetcher:
         return len(self._following)
 
     def add(self, partition: Partition) -> None:
-        """Starts fetching the partition; one that is fetched already starts again with its new epoch."""
+        """Start fetching the partition; one that is fetched already starts again with its new epoch."""
         self.remove(partition.topic_partition)
         following = _Following(partition, partition.leader_epoch, self._unexamined)
         self._following[partition.topic_partition] = following
@@ -129,7 +129,7 @@ class ReplicaFetcher:
         self._changed.set()
 
     def remove(self, topic_partition: TopicPartition) -> None:
-        """Stops fetching the partition; a pending response for it is ignored."""
+        """Stop fetching the partition; a pending response for it is ignored."""
         following = self._following.pop(topic_partition, None)
         if following is not None:
             following.is_watching = False
@@ -140,15 +140,15 @@ class ReplicaFetcher:
     @property
     def partitions(self) -> list[Partition]:
         """The partitions that are fetched."""
-        return [each.partition for each in self._following.values()]
+        return [following.partition for following in self._following.values()]
 
     @property
     def lags(self) -> dict[TopicPartition, int]:
         """How many records of the leader this replica did not have after the latest fetch."""
-        return {tp: each.lag for tp, each in self._following.items()}
+        return {tp: following.lag for tp, following in self._following.items()}
 
     async def close(self) -> None:
-        """Stops the fetcher and closes its connection."""
+        """Stop the fetcher and close its connection."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
@@ -168,7 +168,7 @@ class ReplicaFetcher:
                 await self._pause(error)
 
     async def _round(self) -> None:
-        """Truncates the partitions that need it, then sends one fetch; waits while no partition is due."""
+        """Truncate the partitions that need it, then send one fetch; wait while no partition is due."""
         untruncated = self._examine()
         if not untruncated and not len(self._leader.session):
             await self._wait_for_change()
@@ -181,29 +181,31 @@ class ReplicaFetcher:
             await self._fetch()
 
     def _examine(self) -> dict[TopicPartition, _Following]:
-        """Updates the positions of the next fetch, and returns the partitions that have to be truncated first.
+        """Update the positions of the next fetch, and return the partitions that have to be truncated first.
 
         Only partitions that were changed, delayed or not caught up may have another position than before.
         """
         now_ms, session = self._clock.monotonic_ms(), self._leader.session
         untruncated: dict[TopicPartition, _Following] = {}
-        for topic_partition, each in list(self._unexamined.items()):
-            is_due = each.not_before_ms <= now_ms
-            if is_due and each.needs_truncation:
-                untruncated[topic_partition] = each
-            each.is_fetched = (
-                is_due and not each.needs_truncation and (each.is_caught_up or not self._is_throttled(topic_partition))
+        for topic_partition, following in list(self._unexamined.items()):
+            is_due = following.not_before_ms <= now_ms
+            if is_due and following.needs_truncation:
+                untruncated[topic_partition] = following
+            following.is_fetched = (
+                is_due
+                and not following.needs_truncation
+                and (following.is_caught_up or not self._is_throttled(topic_partition))
             )
-            if not each.is_fetched:
+            if not following.is_fetched:
                 session.forget(topic_partition)
                 continue
-            session.put(topic_partition, _position(each, has_epoch=self._leader.supports_divergence))
-            if each.is_caught_up:
+            session.put(topic_partition, _position(following, has_epoch=self._leader.supports_divergence))
+            if following.is_caught_up:
                 del self._unexamined[topic_partition]
         return untruncated
 
     def _is_throttled(self, topic_partition: TopicPartition) -> bool:
-        """True if the throttle stops a replica that is not caught up from fetching for now.
+        """Return whether the throttle stops a replica that is not caught up from fetching for now.
 
         Kafka's shouldFollowerThrottle.
         """
@@ -224,7 +226,7 @@ class ReplicaFetcher:
         await asyncio.sleep(self._settings.backoff_ms / 1000)
 
     def _is_current(self, following: _Following) -> bool:
-        """True if the partition still has the leader epoch for which the request was sent."""
+        """Return whether the partition still has the leader epoch for which the request was sent."""
         found = self._following.get(following.partition.topic_partition)
         return found is following and following.leader_epoch == following.partition.leader_epoch
 
@@ -235,7 +237,7 @@ class ReplicaFetcher:
     # Truncation
 
     async def _truncate(self, untruncated: Mapping[TopicPartition, _Following]) -> None:
-        """Sends one request for all of them; those that need another request are in the next round."""
+        """Send one request for all of them; those that need another request are in the next round."""
         requested: dict[TopicPartition, _Following] = {}
         for topic_partition, following in untruncated.items():
             if (
@@ -250,8 +252,8 @@ class ReplicaFetcher:
         if not requested:
             return
         last_epochs = {
-            tp: LastEpoch(each.partition.log.leader_epochs.latest_epoch, each.leader_epoch)
-            for tp, each in requested.items()
+            tp: LastEpoch(followed.partition.log.leader_epochs.latest_epoch, followed.leader_epoch)
+            for tp, followed in requested.items()
         }
         for topic_partition, result in await self._leader.epoch_end_offsets(last_epochs):
             found = requested.get(topic_partition)
@@ -333,7 +335,7 @@ class ReplicaFetcher:
             self._append(following, result)
 
     async def _append_large(self, following: _Following, result: PartitionData) -> None:
-        """Checks and writes the batches in a thread, and appends them if the partition is still followed.
+        """Check and write the batches in a thread, and append them if the partition is still followed.
 
         Their memory is freed in a thread too, which takes 30 ms for 250 MB.
         """
@@ -387,7 +389,7 @@ class ReplicaFetcher:
         self._replicas.partition_moved(partition.topic_partition)
 
     async def _find_range(self, following: _Following) -> None:
-        """Handles OFFSET_OUT_OF_RANGE: this log ends before the leader's start or after its end."""
+        """Handle OFFSET_OUT_OF_RANGE: this log ends before the leader's start or after its end."""
         partition = following.partition
         topic_partition, leader_epoch = partition.topic_partition, following.leader_epoch
         leader_end = self._offset_in(following, await self._leader.end_offset(topic_partition, leader_epoch))
@@ -426,7 +428,7 @@ class ReplicaFetcher:
     # Errors
 
     def _refused(self, following: _Following, code: ErrorCode) -> None:
-        """Handles an error code; for FENCED_LEADER_EPOCH, waits for the controller to send the new epoch."""
+        """Handle an error code; for FENCED_LEADER_EPOCH, wait for the controller to send the new epoch."""
         topic_partition = following.partition.topic_partition
         if code is ErrorCode.FENCED_LEADER_EPOCH:
             log.info("fenced by the leader partition=%s epoch=%s", topic_partition, following.leader_epoch)
@@ -439,7 +441,7 @@ class ReplicaFetcher:
         self._delay(following)
 
     def _log_and_delay(self, following: _Following, problem: str) -> None:
-        """Delays the partition and logs the problem."""
+        """Delay the partition and log the problem."""
         partition = following.partition
         log.warning(
             "cannot replicate, trying again partition=%s leader=%s offset=%d error=%s retry_ms=%d",
@@ -457,7 +459,7 @@ class ReplicaFetcher:
 
 
 def _position(following: _Following, *, has_epoch: bool) -> Position:
-    """Where to fetch next; `has_epoch` if the protocol version carries the last epoch of this log."""
+    """Return where to fetch next; `has_epoch` if the protocol version carries the last epoch of this log."""
     partition_log = following.partition.log
     return Position(
         partition_log.log_end_offset,

@@ -46,7 +46,7 @@ class ReplicaFetchers:
         return self._fetchers
 
     def begin_shutdown(self) -> None:
-        """Stops accepting new followers.
+        """Stop accepting new followers.
 
         A broker that moves its leaderships away would be in sync again with each new leader a moment later, and be
         removed again when it stops: two ISR writes and two request batches per partition for nothing.  Kafka's
@@ -55,7 +55,7 @@ class ReplicaFetchers:
         self._is_shutting_down = True
 
     def follow(self, partition: Partition) -> None:
-        """The partition has a new role: fetches from its leader if it is a follower with one, else stops."""
+        """Fetch the partition, which has a new role, from its leader if it is a follower with one, else stop."""
         self.stop(partition.topic_partition)
         if self._is_shutting_down or partition.is_leader or partition.leader < 0:
             return
@@ -63,7 +63,7 @@ class ReplicaFetchers:
         self._fetcher(key).add(partition)
 
     def _fetcher(self, key: tuple[int, int]) -> ReplicaFetcher:
-        """The fetcher with this leader and number."""
+        """Return the fetcher with this leader and number."""
         fetcher = self._fetchers.get(key)
         if fetcher is None:
             fetcher = self._fetchers[key] = ReplicaFetcher(
@@ -77,7 +77,7 @@ class ReplicaFetchers:
         return fetcher
 
     def resize(self, per_leader: int) -> None:
-        """Sets the number of fetchers per leader, and distributes the partitions again if it is another one."""
+        """Set the number of fetchers per leader, and distribute the partitions again if it is another one."""
         if per_leader == self._per_leader:
             return
         self._per_leader = per_leader
@@ -90,19 +90,19 @@ class ReplicaFetchers:
         self.close_idle()
 
     def stop(self, topic_partition: TopicPartition) -> None:
-        """Stops fetching this partition."""
+        """Stop fetching this partition."""
         for fetcher in self._fetchers.values():
             fetcher.remove(topic_partition)
 
     def close_idle(self) -> None:
-        """Closes fetchers without partitions; called after a batch of changes."""
+        """Close fetchers without partitions; called after a batch of changes."""
         for key in [key for key, fetcher in self._fetchers.items() if not len(fetcher)]:
             task = asyncio.get_running_loop().create_task(self._fetchers.pop(key).close(), name="close-fetcher")
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
 
     async def close(self) -> None:
-        """Closes all fetchers."""
+        """Close all fetchers."""
         await asyncio.gather(*(fetcher.close() for fetcher in self._fetchers.values()), *self._closing)
         self._fetchers.clear()
 
@@ -112,5 +112,5 @@ def _fetcher_number(topic_partition: TopicPartition, count: int) -> int:
 
 
 def hash_of(topic_partition: TopicPartition) -> int:
-    """Distributes the partitions of a topic over fetchers; the same in every run."""
+    """Distribute the partitions of a topic over fetchers; the same in every run."""
     return sum(topic_partition.topic.encode()) * 31 + topic_partition.partition

@@ -54,7 +54,7 @@ class Peers(Protocol):
     """Connections to other brokers."""
 
     async def connect(self, broker_id: int, purpose: Purpose) -> Connection:
-        """Opens a connection.  Raises ConnectionLost, also when the broker is not in the metadata."""
+        """Open a connection.  Raises ConnectionLost, also when the broker is not in the metadata."""
         ...
 
 
@@ -88,13 +88,13 @@ class LeaderEndpoint:
         return self._versions.fetch >= _FIRST_FETCH_WITH_DIVERGENCE
 
     async def connect(self) -> None:
-        """Connects unless connected.  Raises ConnectionLost."""
+        """Connect unless connected.  Raises ConnectionLost."""
         if self._connection is None or not self._connection.is_open:
             self.session.lost()
             self._connection = await self._peers.connect(self.leader_id, Purpose.REPLICA)
 
     async def disconnect(self) -> None:
-        """Ends the session and the connection, if any."""
+        """End the session and the connection, if any."""
         self.session.lost()
         if self._connection is not None:
             await self._connection.close()
@@ -103,7 +103,7 @@ class LeaderEndpoint:
     async def fetch(
         self, *, wait_max_ms: int, min_bytes: int, partition_max_bytes: int, response_max_bytes: int
     ) -> list[tuple[TopicPartition, PartitionData]]:
-        """Fetches; returns the partitions in the response.
+        """Fetch; return the partitions in the response.
 
         Raises ConnectionLost, MalformedRequest, and ApiError when the leader refuses the session.
         """
@@ -132,7 +132,7 @@ class LeaderEndpoint:
     async def epoch_end_offsets(
         self, last_epochs: Mapping[TopicPartition, LastEpoch]
     ) -> list[tuple[TopicPartition, EpochEndOffset]]:
-        """Requests the end offsets of these epochs.  KIP-101.  Raises ConnectionLost, MalformedRequest."""
+        """Request the end offsets of these epochs.  KIP-101.  Raises ConnectionLost, MalformedRequest."""
         assert self.supports_leader_epochs
         topics: dict[str, list[OffsetForLeaderPartition]] = {}
         for (topic, index), (leader_epoch, current_leader_epoch) in last_epochs.items():
@@ -156,13 +156,13 @@ class LeaderEndpoint:
     async def end_offset(
         self, topic_partition: TopicPartition, current_leader_epoch: int
     ) -> ListOffsetsPartitionResponse:
-        """The log end offset, in `offset` of the result.  Raises ConnectionLost, MalformedRequest."""
+        """Return the log end offset, in `offset` of the result.  Raises ConnectionLost, MalformedRequest."""
         return await self._offset(topic_partition, current_leader_epoch, _LATEST)
 
     async def start_offset(
         self, topic_partition: TopicPartition, current_leader_epoch: int
     ) -> ListOffsetsPartitionResponse:
-        """The log start offset, in `offset` of the result.  Raises ConnectionLost, MalformedRequest."""
+        """Return the log start offset, in `offset` of the result.  Raises ConnectionLost, MalformedRequest."""
         return await self._offset(topic_partition, current_leader_epoch, _EARLIEST)
 
     async def _offset(

@@ -38,7 +38,7 @@ def truncation(
     log_end_offset: int,
     high_watermark: int,
 ) -> Truncation:
-    """Evaluates the leader's response to OffsetForLeaderEpoch: the end offset of the follower's last epoch.
+    """Evaluate the leader's response to OffsetForLeaderEpoch: the end offset of the follower's last epoch.
 
     `leader_epoch` and `leader_end_offset` are from the response; `own_epoch` is the largest epoch in this log not above
     `leader_epoch`, and `own_end_offset` its end here.  UNDEFINED means unknown.
@@ -96,23 +96,23 @@ class FetchRequests:
         self._forgotten: dict[TopicPartition, None] = {}
 
     def __len__(self) -> int:
-        """The number of partitions."""
+        """Return the number of partitions."""
         return len(self._positions)
 
     def put(self, topic_partition: TopicPartition, position: Position) -> None:
-        """Fetches the partition at this position."""
+        """Fetch the partition at this position."""
         if self._positions.get(topic_partition) != position:
             self._positions[topic_partition] = self._changed[topic_partition] = position
             self._forgotten.pop(topic_partition, None)
 
     def forget(self, topic_partition: TopicPartition) -> None:
-        """Stops fetching the partition."""
+        """Stop fetching the partition."""
         if self._positions.pop(topic_partition, None) is not None:
             self._changed.pop(topic_partition, None)
             self._forgotten[topic_partition] = None
 
     def next(self) -> NextFetch:
-        """The next request: with all partitions, or with those that have changed since the last request."""
+        """Return the next request: with all partitions, or with those that have changed since the last request."""
         is_full = self._epoch in {INITIAL_EPOCH, FINAL_EPOCH}
         positions = dict(self._positions) if is_full else self._changed
         forgotten = () if is_full else tuple(self._forgotten)
@@ -120,7 +120,7 @@ class FetchRequests:
         return NextFetch(self._session_id, self._epoch, positions, forgotten)
 
     def on_response(self, session_id: int) -> None:
-        """Handles a response without a session error: continues the session that it names."""
+        """Handle a response without a session error: continue the session that it names."""
         if session_id == NO_SESSION:
             self.lost()
             return
@@ -129,6 +129,6 @@ class FetchRequests:
         self._epoch = 1 if is_new or self._epoch == _EPOCH_MAX else self._epoch + 1
 
     def lost(self) -> None:
-        """The session is invalid: the next request creates a new one."""
+        """Note that the session is invalid: the next request creates a new one."""
         self._session_id = NO_SESSION
         self._epoch = INITIAL_EPOCH

@@ -12,7 +12,7 @@ from kctl.storage.log.log import Log
 
 
 async def truncate(log: Log, offset: int, is_current: Callable[[], bool]) -> bool:
-    """Truncates the log, unless `is_current` is false when its producers have been read; returns whether it did.
+    """Truncate the log, unless `is_current` is false when its producers have been read; return whether it did.
 
     Raises LogDirFailure, ApiError.
     """

@@ -61,7 +61,7 @@ class BrokerLogs:
         )
 
     async def load(self, config_of: Callable[[str], LogConfig]) -> None:
-        """Loads logs in a thread: recovery may take long, and the embedded ZooKeeper must respond meanwhile.
+        """Load logs in a thread: recovery may take long, and the embedded ZooKeeper must respond meanwhile.
 
         `config_of` returns the configuration of a topic.
         """
@@ -77,7 +77,7 @@ class BrokerLogs:
             log.warning("%s", shortage)
 
     async def close(self, replicas: ReplicaManager | None) -> None:
-        """Flushes and closes logs in a thread and writes checkpoints; only unlocks directories that were not loaded."""
+        """Flush and close logs in a thread and write checkpoints; only unlocks directories that were not loaded."""
         if replicas is not None:
             await replicas.flushes.close()
         if not self._are_loaded:
@@ -90,13 +90,13 @@ class BrokerLogs:
         await self._loop.run_in_executor(None, self.manager.clean_shutdown, high_watermarks)
 
     def _set_recovery_threads(self) -> None:
-        """Sets the threads that load or close logs to the number in the configuration in force."""
+        """Set the threads that load or close logs to the number in the configuration in force."""
         config = self._configs.current
         threads = config.num_recovery_threads_per_data_dir * len(config.log_directories)
         self.manager.executor = ThreadPoolExecutor(threads, "recovery") if threads > 1 else None
 
     def _log_dir_failed(self, _: str) -> None:
-        """Called in any thread; the other log directories stay online."""
+        """Report a failed log directory, from any thread; the other log directories stay online."""
         if self.manager.online_directories:
             self._loop.call_soon_threadsafe(self._on_log_dir_failure)
         else:
@@ -135,7 +135,7 @@ class LogTasks:
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self, config: BrokerConfig) -> None:
-        """Starts all tasks at their configured intervals."""
+        """Start all tasks at their configured intervals."""
         tasks = (
             (config.replica_high_watermark_checkpoint_interval_ms, self.checkpoint_high_watermarks),
             (config.log_flush_offset_checkpoint_interval_ms, self.checkpoint_recovery_points),
@@ -153,34 +153,34 @@ class LogTasks:
             self.cleaners.start()
 
     async def stop(self) -> None:
-        """Stops the tasks; work in threads finishes first, a cleaning after its current batch."""
+        """Stop the tasks; work in threads finishes first, a cleaning after its current batch."""
         for task in self._tasks:
             task.cancel()
         await self.cleaners.stop()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def checkpoint_high_watermarks(self) -> None:
-        """Writes the high watermark checkpoints."""
+        """Write the high watermark checkpoints."""
         await self._plan_and_run(
             self._logs.checkpoints.plan_high_watermarks(self._replicas.checkpointed_high_watermark)
         )
 
     async def checkpoint_recovery_points(self) -> None:
-        """Writes the recovery point checkpoints."""
+        """Write the recovery point checkpoints."""
         await self._plan_and_run(self._logs.checkpoints.plan_recovery_points())
 
     async def checkpoint_log_start_offsets(self) -> None:
-        """Writes the log start offset checkpoints."""
+        """Write the log start offset checkpoints."""
         await self._plan_and_run(self._logs.checkpoints.plan_log_start_offsets())
 
     async def remove_files(self) -> None:
-        """Deletes files and directories whose file.delete.delay.ms has passed."""
+        """Delete files and directories whose file.delete.delay.ms has passed."""
         plan = self._logs.plan_removals(self._clock.now_ms())
         if plan:
             await self._run(plan)
 
     async def apply_retention(self) -> None:
-        """Deletes segments by the retention properties."""
+        """Delete segments by the retention properties."""
         deleted, now_ms = 0, self._clock.now_ms()
         async for logs in sliced_batches(self._logs.all(), COSTLY_ELEMENTS_PER_SLICE_MAX):
             deleted += self._logs.apply_retention(now_ms, self._replicas.high_watermark_of, logs)
@@ -188,17 +188,17 @@ class LogTasks:
             log.info("retention deleted segments=%s", deleted)
 
     async def expire_idle_producers(self) -> None:
-        """Removes the state of producers that were idle for producer.id.expiration.ms."""
+        """Remove the state of producers that were idle for producer.id.expiration.ms."""
         await self.producers.expire(self._configs.current.producer_id_expiration_ms)
 
     async def flush(self) -> None:
-        """Flushes closed segments, and the logs that flush.ms requires."""
+        """Flush closed segments, and the logs that flush.ms requires."""
         async for logs in sliced_batches(self._logs.all(), _PLANNED_PER_SLICE):
             for partition_log, plan in self._logs.plan_flushes(self._clock.now_ms(), logs):
                 await self._flush(partition_log, plan)
 
     async def _flush(self, partition_log: Log, first: FlushPlan) -> None:
-        """Runs a plan, and those for the closed segments that it leaves."""
+        """Run a plan, and those for the closed segments that it leaves."""
         plan: FlushPlan | None = first
         for _ in range(_PLANS_PER_LOG_MAX):
             if plan is None:

@@ -42,7 +42,7 @@ class Account:
         self._paid_until_ms = 0.0
 
     def spend(self, byte_count: int, *, now_ms: int, bytes_per_second: float) -> float:
-        """Milliseconds to wait for these bytes; zero or negative while there is unused time."""
+        """Return the milliseconds to wait for these bytes; zero or negative while there is unused time."""
         self._paid_until_ms = max(self._paid_until_ms, now_ms - _CREDIT_MS_MAX)
         self._paid_until_ms += byte_count * 1000 / bytes_per_second
         return self._paid_until_ms - now_ms
@@ -60,11 +60,11 @@ class CleanerPace:
         self._of_thread = threading.local()
 
     def stop(self) -> None:
-        """Stops the threads after their current batch."""
+        """Stop the threads after their current batch."""
         self._stopped.set()
 
     def spend(self, byte_count: int) -> None:
-        """Waits until the bytes may have been read or written.  Raises CleaningAborted after `stop`."""
+        """Wait until the bytes may have been read or written.  Raises CleaningAborted after `stop`."""
         with self._lock:
             wait_ms = self._account.spend(
                 byte_count, now_ms=self._clock.monotonic_ms(), bytes_per_second=self._bytes_per_second()
@@ -77,7 +77,7 @@ class CleanerPace:
             raise CleaningAborted("the broker is stopping")
 
     def _yield_interpreter(self) -> None:
-        """Releases the interpreter lock to the event loop before the switch interval is over."""
+        """Release the interpreter lock to the event loop before the switch interval is over."""
         now_s = time.monotonic()
         if now_s - getattr(self._of_thread, "yielded_s", 0.0) >= _YIELD_EVERY_S:
             time.sleep(0)
@@ -124,12 +124,12 @@ class LogCleaners:
         self._trim = heap_trim()
 
     def start(self) -> None:
-        """Starts the periodic check for logs to compact."""
+        """Start the periodic check for logs to compact."""
         self._restart_wait()
         self._configs.subscribe(self._changed)
 
     async def stop(self) -> None:
-        """Stops; a running cleaning ends after its current batch."""
+        """Stop; a running cleaning ends after its current batch."""
         self._is_stopped = True
         self._pace.stop()
         if self._looking is not None:
@@ -139,7 +139,7 @@ class LogCleaners:
         self._threads.shutdown()
 
     def start_idle_cleaners(self) -> None:
-        """Starts every idle cleaner on the dirtiest log that no other one cleans."""
+        """Start every idle cleaner on the dirtiest log that no other one cleans."""
         try:
             while not self._is_stopped and len(self._working) < self._configs.current.log_cleaner_threads:
                 due = self.cleaner.next(self._clock.now_ms())
@@ -156,7 +156,7 @@ class LogCleaners:
             )
 
     async def idle(self) -> None:
-        """Returns when no log is being cleaned."""
+        """Return when no log is being cleaned."""
         while self._working:
             await asyncio.wait(self._working)
 
@@ -165,7 +165,7 @@ class LogCleaners:
             self._restart_wait()
 
     def _restart_wait(self) -> None:
-        """Begins the wait for the next check: a shorter one need not wait for the end of the one before."""
+        """Begin the wait for the next check: a shorter one need not wait for the end of the one before."""
         if self._looking is not None:
             self._looking.cancel()
         self._backoff_ms = self._configs.current.log_cleaner_backoff_ms
@@ -193,7 +193,7 @@ class LogCleaners:
             self._return_memory()
 
     def _return_memory(self) -> None:
-        """Returns the memory for keys to the system, unless a cleaning can use it again."""
+        """Return the memory for keys to the system, unless a cleaning can use it again."""
         if self._trim is None or self._working or self._keys_bytes_max < _RETURNED_BYTES_MIN:
             return
         self._keys_bytes_max = 0
@@ -207,7 +207,7 @@ class LogCleaners:
 
 
 def buffers(configs: ConfigView) -> CleanerBuffers:
-    """The buffers of one cleaner: for reading, for writing, and for keys up to the load factor, as in Kafka."""
+    """Return the buffers of one cleaner: for reading, for writing, and for keys up to the load factor, as in Kafka."""
     current = configs.current
     threads = max(current.log_cleaner_threads, 1)
     return CleanerBuffers(

@@ -90,18 +90,18 @@ class LogDirMoves:
         return len(self._moves)
 
     def start(self) -> None:
-        """Starts the workers."""
+        """Start the workers."""
         loop = asyncio.get_running_loop()
         self._tasks = [loop.create_task(self._work(), name=f"log-dir-moves-{n}") for n in range(self._workers)]
 
     async def close(self) -> None:
-        """Stops the workers; work in threads finishes first."""
+        """Stop the workers; work in threads finishes first."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def move(self, tp: TopicPartition, path: str) -> None:
-        """Moves the replica to the log directory `path`: starts or changes a move, or ends it if the replica is there.
+        """Move the replica to the log directory `path`: start or change a move, or end it if the replica is there.
 
         Raises ApiError: INVALID_TOPIC_EXCEPTION for a name that leaves no room for that of a copy, LOG_DIR_NOT_FOUND,
         KAFKA_STORAGE_ERROR; REPLICA_NOT_AVAILABLE or UNKNOWN_TOPIC_OR_PARTITION when the replica is not here, but its
@@ -112,7 +112,7 @@ class LogDirMoves:
         if not self._logs.is_directory_online(path):
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} is offline")
         found, copy = self._logs.get(tp), self._logs.futures.get(tp)
-        is_there = path in {each.log_directory.path for each in (found, copy) if each is not None}
+        is_there = path in {replica_log.log_directory.path for replica_log in (found, copy) if replica_log is not None}
         partition = self._replicas.partitions.get(tp)
         if partition is not None:
             self._replicas.partition(*tp)
@@ -142,7 +142,7 @@ class LogDirMoves:
             raise
 
     def resume(self, partition: Partition) -> None:
-        """The partition has a (new) role: continues its move, if any, after truncating the copy."""
+        """Continue the move, if any, of a partition with a (new) role, after truncating the copy."""
         tp = partition.topic_partition
         copy = self._logs.futures.get(tp)
         if copy is None:
@@ -157,7 +157,7 @@ class LogDirMoves:
         self._changed.set()
 
     def stop(self, tp: TopicPartition) -> None:
-        """Pauses the move until `resume`."""
+        """Pause the move until `resume`."""
         self._moves.pop(tp, None)
 
     # The workers
@@ -189,7 +189,7 @@ class LogDirMoves:
                 self._taken.remove(tp)
 
     def _next(self) -> _Move | None:
-        """The first move without a worker, in order of partitions, so that started moves finish first."""
+        """Return the first move without a worker, in order of partitions, so that started moves finish first."""
         now_ms = self._clock.monotonic_ms()
         waiting = [tp for tp, move in self._moves.items() if tp not in self._taken and move.not_before_ms <= now_ms]
         return self._moves[min(waiting)] if waiting else None
@@ -203,7 +203,7 @@ class LogDirMoves:
             return
 
     def _is_current(self, move: _Move, copy: Log) -> bool:
-        """True if the move was not changed or ended in the meantime."""
+        """Return whether the move was not changed or ended in the meantime."""
         tp = move.partition.topic_partition
         return (
             self._moves.get(tp) is move
@@ -213,7 +213,7 @@ class LogDirMoves:
         )
 
     async def _advance(self, move: _Move) -> None:
-        """Performs one step of the move.  Raises LogDirFailure, ApiError, OSError."""
+        """Perform one step of the move.  Raises LogDirFailure, ApiError, OSError."""
         partition, tp = move.partition, move.partition.topic_partition
         current, copy = partition.log, self._logs.futures.get(tp)
         if copy is None or self._replicas.partitions.get(tp) is not partition or not current.log_directory.is_online:
@@ -241,7 +241,7 @@ class LogDirMoves:
             await self._prepare(current, copy)
 
     async def _cut(self, partition: Partition, copy: Log, is_current: Callable[[], bool]) -> None:
-        """Truncates the copy as a follower does, epoch by epoch, until both logs have the same epoch."""
+        """Truncate the copy as a follower does, epoch by epoch, until both logs have the same epoch."""
         was_cut, is_final = True, False
         while was_cut and not is_final:
             requested = copy.leader_epochs.latest_epoch
@@ -280,7 +280,7 @@ class LogDirMoves:
         await self._pay(len(records))
 
     async def _pay(self, byte_count: int) -> None:
-        """Waits until the rate limit allows these bytes; reads the limit again after each wait."""
+        """Wait until the rate limit allows these bytes; read the limit again after each wait."""
         self._owed_bytes += byte_count
         while True:
             per_ms = max(self._bytes_per_second(), 1) / 1000
@@ -309,7 +309,7 @@ class LogDirMoves:
 
 
 async def _bring_into_range(current: Log, copy: Log, is_current: Callable[[], bool]) -> None:
-    """Makes the copy start where the log starts, and end no later than the log."""
+    """Make the copy start where the log starts, and end no later than the log."""
     if copy.log_start_offset > current.log_start_offset or copy.log_end_offset < current.log_start_offset:
         copy.truncate_fully_and_start_at(current.log_start_offset)
     elif copy.log_end_offset > current.log_end_offset:

@@ -37,7 +37,7 @@ _LOG_COST = 4
 
 
 def early_cutoff(by_round: Counter[int], excess: int, current_round: int) -> int:
-    """The round before which a producer must have written last to be removed early, so that `excess` are; pure.
+    """Return the round before which a producer must have written last to be removed early, so that `excess` are; pure.
 
     `by_round` counts the producers by the round in which they wrote last.
     """
@@ -50,7 +50,7 @@ def early_cutoff(by_round: Counter[int], excess: int, current_round: int) -> int
 
 
 async def largest_producer_id(logs: Iterable[Log], below: int) -> int:
-    """The largest id below `below` of the producers in these logs, or -1; in slices."""
+    """Return the largest id below `below` of the producers in these logs, or -1; in slices."""
     largest = -1
     async for log in sliced(logs):
         async for producer_ids in sliced_batches(list(log.producer_state.producers)):
@@ -62,14 +62,14 @@ class ProducerExpiry:
     """Call `count` every ROUND_S, and `expire` every producer.id.expiration.check.interval.ms."""
 
     def __init__(self, logs: Callable[[], Iterable[Log]], clock: Clock) -> None:
-        """`logs` returns all logs of the broker."""
+        """Prepare the expiry; `logs` returns all logs of the broker."""
         self._logs = logs
         self._clock = clock
         self._round = 0
         self._is_full = False
 
     async def expire(self, expiration_ms: int) -> None:
-        """Removes the producers that were idle for this time."""
+        """Remove the producers that were idle for this time."""
         now_ms = self._clock.now_ms()
         written_before = self._round - min(expiration_ms // (ROUND_S * 1000) + 1, _ROUNDS_IDLE_MIN)
 
@@ -81,7 +81,7 @@ class ProducerExpiry:
             log.info("expired idle producers=%d", removed)
 
     async def count(self) -> None:
-        """Counts the producers of all logs; above the bound, removes some early, or lets leaders refuse new ones."""
+        """Count the producers of all logs; above the bound, remove some early, or let leaders refuse new ones."""
         self._round += 1
         total = 0
         async for partition_log in sliced(self._logs()):

@@ -48,7 +48,7 @@ class MutationAllowance:
         self._recorded_ms = 0
 
     def take(self, partitions: int) -> None:
-        """Counts partitions that are created or deleted.  Raises ApiError(THROTTLING_QUOTA_EXCEEDED)."""
+        """Count partitions that are created or deleted.  Raises ApiError(THROTTLING_QUOTA_EXCEEDED)."""
         now_ms = int(self._now_s() * 1000)
         if self._is_strict:
             throttle_ms = self._meter.throttle_ms(now_ms)
@@ -61,7 +61,7 @@ class MutationAllowance:
             self._note(self._meter.throttle_ms(now_ms), now_ms)
 
     def throttle_ms(self) -> int:
-        """The remaining throttle time; the request may have waited since the change."""
+        """Return the remaining throttle time; the request may have waited since the change."""
         return max(0, self._throttle_ms - (int(self._now_s() * 1000) - self._recorded_ms))
 
     def _note(self, throttle_ms: int, now_ms: int) -> None:
@@ -92,7 +92,7 @@ class RequestAccount:
         busy_s: float = 0.0,
         running_since_s: float | None = None,
     ) -> None:
-        """The request has used `busy_s` until `running_since_s`; None if it waits."""
+        """Open the account of a request that has used `busy_s` until `running_since_s`; None if it waits."""
         self._client = client
         self._now_s = now_s
         self._request_bytes = request_bytes
@@ -113,14 +113,14 @@ class RequestAccount:
         return self._client.request is not None
 
     def mutations(self, *, is_strict: bool) -> MutationAllowance | None:
-        """The allowance for changes of topics; None without such a quota."""
+        """Return the allowance for changes of topics; None without such a quota."""
         meter = self._client.mutation
         if meter is not None:
             self._mutations = MutationAllowance(meter, self._now_s, is_strict=is_strict)
         return self._mutations
 
     def count_mutations(self, partitions: int) -> None:
-        """Counts partitions of a topic that is created automatically: for the next changes, not for this request.
+        """Count partitions of a topic that is created automatically: for the next changes, not for this request.
 
         Kafka: PermissiveControllerMutationQuota, whose throttle time Metadata and FindCoordinator do not use.
         """
@@ -129,7 +129,9 @@ class RequestAccount:
             meter.take(partitions, int(self._now_s() * 1000))
 
     def throttle_fetch(self, response_bytes: Callable[[], int]) -> int:
-        """The throttle time of a fetch; if it is not 0, the response must be empty and its bytes do not count."""
+        """Return the throttle time of a fetch; if it is not 0, the response must be empty and its bytes do not
+        count.
+        """
         self._has_fetched = True
         now_s = self._now_s()
         now_ms = int(now_s * 1000)
@@ -144,7 +146,7 @@ class RequestAccount:
         return self._throttle(fetch_ms, meter, request_ms)
 
     def settle(self, api_key: int, response_bytes: int | None) -> int:
-        """Records what the request has used, and returns the throttle time in ms.
+        """Record what the request has used, and return the throttle time in ms.
 
         `response_bytes` is the size of the encoded response; None without a response.
         """
@@ -164,7 +166,7 @@ class RequestAccount:
         return self._throttle(0, None, request_ms) if request_ms else 0
 
     def _settle_fetch(self, now_s: float, response_bytes: int) -> None:
-        """Counts for the next request what `throttle_fetch` has not counted: it is too late to throttle this one."""
+        """Count for the next request what `throttle_fetch` has not counted: it is too late to throttle this one."""
         meter = self._client.request
         if meter is not None:
             self._pass(now_s)
@@ -174,23 +176,23 @@ class RequestAccount:
             self._client.fetch.add(response_bytes, int(now_s * 1000))
 
     def paused(self) -> None:
-        """The request waits: it uses no time until it is `measured` or settled."""
+        """Note that the request waits: it uses no time until it is `measured` or settled."""
         if self._running_since_s is not None:
             self._pass(self._now_s())
             self._running_since_s = None
 
     def _pass(self, now_s: float) -> None:
-        """Adds the time since the last call to what was used."""
+        """Add the time since the last call to what was used."""
         if self._running_since_s is not None:
             self._busy_s += now_s - self._running_since_s
             self._running_since_s = now_s
 
     async def measured(self, work: Awaitable[T]) -> T:
-        """Awaits work, and counts the time of its steps on the event loop."""
+        """Await work, and count the time of its steps on the event loop."""
         return await _measured(work.__await__(), self)
 
     def resumed(self) -> None:
-        """Counts the time again after `paused`."""
+        """Count the time again after `paused`."""
         self._running_since_s = self._now_s()
 
     def _record_time(self, now_s: float) -> int:
@@ -202,7 +204,7 @@ class RequestAccount:
         return meter.record(used_s * PERCENT, int(now_s * 1000))
 
     def _throttle(self, throttle_ms: int, meter: Meter | None, request_ms: int) -> int:
-        """The longer of the two throttle times, counted by the meter that it comes from."""
+        """Return the longer of the two throttle times, counted by the meter that it comes from."""
         if throttle_ms or request_ms:
             self._throttle_ms = max(throttle_ms, request_ms)
             source = meter if throttle_ms > request_ms else self._client.request
@@ -213,7 +215,7 @@ class RequestAccount:
 
 @types.coroutine
 def _measured(steps: Generator[Any, Any, T], account: RequestAccount) -> Generator[Any, Any, T]:
-    """Runs the steps of a coroutine; values and exceptions sent by the awaiting task are passed to it unchanged."""
+    """Run the steps of a coroutine; values and exceptions sent by the awaiting task are passed to it unchanged."""
     send, value = steps.send, None
     while True:
         account.resumed()

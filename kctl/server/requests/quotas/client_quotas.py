@@ -114,7 +114,7 @@ class ClientQuotas:
         self._update()
 
     def client(self, principal: str, client_id: str) -> LimitedClient | None:
-        """The meters of a client; None if no quota applies to it.  `principal` is `Type:name`."""
+        """Return the meters of a client; None if no quota applies to it.  `principal` is `Type:name`."""
         if not self.has_limits:
             return None
         try:
@@ -128,7 +128,7 @@ class ClientQuotas:
         found.client_id, found.version = client_id, self.version
 
     def connection_rate_of(self, ip: str) -> int | None:
-        """The limit of connections per second for an IP address (KIP-612); None without a limit.
+        """Return the limit of connections per second for an IP address (KIP-612); None without a limit.
 
         `ip` is the text of an address, without Java's slash.
         """
@@ -136,7 +136,7 @@ class ClientQuotas:
         return self._connection_rates.get(None) if rate is None else rate
 
     async def replace(self, configs: Mapping[str, Mapping[str, str] | None]) -> None:
-        """Sets the configuration of all entities, by path below /config; limits of other entities are removed."""
+        """Set the configuration of all entities, by path below /config; limits of other entities are removed."""
         known = [await self._address(path) for path in configs]
         entities = set()
         for (path, config), address in zip(configs.items(), known, strict=True):
@@ -152,17 +152,17 @@ class ClientQuotas:
         self._update()
 
     async def change(self, path: str, config: Mapping[str, str] | None) -> None:
-        """Sets the configuration of one entity, such as `users/alice/clients/<default>`."""
+        """Set the configuration of one entity, such as `users/alice/clients/<default>`."""
         self._apply(path, config, await self._address(path))
         self._update()
 
     def readings(self) -> Mapping[str, Mapping[QuotaGroup, MeterReading]]:
-        """Usage and throttling of the groups with a limit, by key of the quota, for metrics."""
+        """Return the usage and throttling of the groups with a limit, by key of the quota, for metrics."""
         now_ms = self._clock.monotonic_ms()
         return {key: quota.meters.readings(now_ms) for key, quota in self._quotas.items()}
 
     async def _address(self, path: str) -> str | None:
-        """The address of an entity `ips/NAME`, where NAME may be the name of a host; None for the default."""
+        """Return the address of an entity `ips/NAME`, where NAME may be the name of a host; None for the default."""
         name = ip_name(path) if path.startswith("ips/") else None
         if name is None:
             return None
@@ -173,7 +173,7 @@ class ClientQuotas:
             return name if address is None else address
 
     def _apply(self, path: str, config: Mapping[str, str] | None, address: str | None) -> None:
-        """Applies the configuration of an entity.
+        """Apply the configuration of an entity.
 
         An invalid path or value is logged, and the previous limit stays, as it does if the configuration is None.
         """
@@ -218,12 +218,12 @@ class ClientQuotas:
         return found
 
     def _make_room(self, now_ms: int) -> None:
-        """Removes the meters of groups without requests for an hour; if there are too many, some not in use."""
+        """Remove the meters of groups without requests for an hour; if there are too many, some not in use."""
         meters = [quota.meters for quota in self._quotas.values()]
-        forgotten = sum(each.make_room() for each in meters)
+        forgotten = sum(meter.make_room() for meter in meters)
         if now_ms >= self._forget_inactive_ms:
             self._forget_inactive_ms = now_ms + _FORGET_EVERY_MS
-            forgotten += sum(each.forget_inactive(now_ms) for each in meters)
+            forgotten += sum(meter.forget_inactive(now_ms) for meter in meters)
         if forgotten:
             # Otherwise clients would continue to use meters that are no longer shared.
             self._forget_known()

@@ -35,19 +35,19 @@ class QuotaLimits:
         return not self._by_entity and self._fallback is None
 
     def keep(self, entities: Collection[QuotaEntity]) -> None:
-        """Removes the limits of other entities."""
+        """Remove the limits of other entities."""
         for entity in self._by_entity.keys() - set(entities):
             del self._by_entity[entity]
 
     def set(self, entity: QuotaEntity, limit: float | None) -> None:
-        """Sets or, with None, removes the limit of an entity."""
+        """Set or, with None, remove the limit of an entity."""
         if limit is None:
             self._by_entity.pop(entity, None)
         else:
             self._by_entity[entity] = limit
 
     def limit_of(self, user: str, client_id: str) -> Limit | None:
-        """The limit that applies to a client; None if it may use any amount."""
+        """Return the limit that applies to a client; None if it may use any amount."""
         for entity in candidates(user, client_id):
             limit = self._by_entity.get(entity)
             if limit is not None:
@@ -70,7 +70,7 @@ class InvalidQuota(KctlError):
 
 
 def client_entity(path: str) -> QuotaEntity:
-    """The entity of `users/U`, `users/U/clients/C` or `clients/C`.  Raises InvalidQuota."""
+    """Return the entity of `users/U`, `users/U/clients/C` or `clients/C`.  Raises InvalidQuota."""
     match path.split("/"):
         case ["users", user]:
             return QuotaEntity(_name(user), None)
@@ -82,13 +82,13 @@ def client_entity(path: str) -> QuotaEntity:
 
 
 def ip_name(path: str) -> str | None:
-    """The address or host name in `ips/NAME`; None for the default."""
+    """Return the address or host name in `ips/NAME`; None for the default."""
     name = path.removeprefix("ips/")
     return None if name == DEFAULT_ENTITY else desanitize(name)
 
 
 def quota_values(config: Mapping[str, str]) -> tuple[dict[str, float], dict[str, str]]:
-    """The quotas among the properties of an entity by key, and the problems of those without a valid number."""
+    """Return the quotas among the properties of an entity by key, and the problems of those without a valid number."""
     values: dict[str, float] = {}
     problems: dict[str, str] = {}
     for key in (*CLIENT_KEYS, *IP_KEYS):

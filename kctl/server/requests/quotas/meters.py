@@ -49,7 +49,7 @@ class SampledRate:
         self._current = 0
 
     def record(self, value: float, now_ms: int) -> None:
-        """Adds a value; a negative one reverts an earlier one."""
+        """Add a value; a negative one reverts an earlier one."""
         starts = self._starts_ms
         if not starts:
             starts.append(now_ms)
@@ -66,7 +66,7 @@ class SampledRate:
                 self._sums[self._current] = value
 
     def record_late(self, value: float) -> None:
-        """Adds a value to the current sample, from the time before its end."""
+        """Add a value to the current sample, from the time before its end."""
         self._sums[self._current] += value
 
     @property
@@ -75,7 +75,7 @@ class SampledRate:
         return self._starts_ms[self._current] + self._sample_ms
 
     def room(self, limit: float) -> float:
-        """What may be added until the end of the current sample before the rate can be above the limit.
+        """Return what may be added until the end of the current sample before the rate can be above the limit.
 
         Negative if the rate may be above it already: the sums may include old samples.  The window is never shorter
         than `samples` - 1 samples.
@@ -83,13 +83,13 @@ class SampledRate:
         return limit * self._shortest_ms / 1000 - sum(self._sums)
 
     def per_second(self, now_ms: int) -> float:
-        """The current rate."""
+        """Return the current rate."""
         window_ms = self.window_ms(now_ms)
         # With one sample, the window has no length at its start.
         return sum(self._sums) / (window_ms / 1000) if window_ms else math.inf if any(self._sums) else 0.0
 
     def window_ms(self, now_ms: int) -> int:
-        """The time over which the rate is taken."""
+        """Return the time over which the rate is taken."""
         starts = self._starts_ms
         if not starts:
             starts.append(now_ms)
@@ -103,7 +103,7 @@ class SampledRate:
         return elapsed_ms + missing * self._sample_ms if missing > 0 else elapsed_ms
 
     def _forget_old(self, now_ms: int) -> None:
-        """Empties samples that have left the window.  They start again now, which `window_ms` counts, as in Kafka."""
+        """Empty samples that have left the window.  They start again now, which `window_ms` counts, as in Kafka."""
         for index, start_ms in enumerate(self._starts_ms):
             if now_ms - start_ms >= self._samples * self._sample_ms:
                 self._starts_ms[index] = now_ms
@@ -124,11 +124,11 @@ class TokenBucket:
         self._filled_ms = 0
 
     def take(self, tokens: float, quota: float, now_ms: int) -> None:
-        """Takes tokens, also more than there are."""
+        """Take tokens, also more than there are."""
         self._tokens = min(self._burst_s * quota, self.tokens(quota, now_ms) - tokens)
 
     def tokens(self, quota: float, now_ms: int) -> float:
-        """The remaining tokens; negative if the bucket is overdrawn."""
+        """Return the remaining tokens; negative if the bucket is overdrawn."""
         refilled = self._tokens + quota * (now_ms - self._filled_ms) / 1000
         self._tokens = min(self._burst_s * quota, refilled)
         self._filled_ms = now_ms
@@ -136,7 +136,7 @@ class TokenBucket:
 
 
 def rate_throttle_ms(rate: float, limit: float, window_ms: int) -> int:
-    """The pause after which a rate above the limit falls to the limit; 0 for a rate up to the limit.
+    """Return the pause after which a rate above the limit falls to the limit; 0 for a rate up to the limit.
 
     If O is the rate over a window of W, and T the limit, the pause X follows from O * W / (W + X) = T, so
     X = (O - T) / T * W.  No pause brings a rate back to a limit of 0; clients then wait for one window at a time.
@@ -149,7 +149,9 @@ def rate_throttle_ms(rate: float, limit: float, window_ms: int) -> int:
 
 
 def bucket_throttle_ms(tokens: float, quota: float, *, most_ms: int) -> int:
-    """The time until an overdrawn bucket is back at 0; `most_ms` with a quota of 0, which never refills the bucket."""
+    """Return the time until an overdrawn bucket is back at 0; `most_ms` with a quota of 0, which never refills the
+    bucket.
+    """
     if tokens >= 0:
         return 0
     return _rounded(-tokens / quota * 1000) if quota > 0 else most_ms
@@ -206,11 +208,11 @@ class Meter(ABC):
         self.throttle_ms_total = 0
 
     def change_limit(self, limit: float) -> None:
-        """Sets a new limit."""
+        """Set a new limit."""
         self.limit = limit
 
     def note_throttled(self, throttle_ms: int) -> None:
-        """Counts a request that was throttled because of this meter."""
+        """Count a request that was throttled because of this meter."""
         self.throttle_count += 1
         self.throttle_ms_total += throttle_ms
 
@@ -219,7 +221,7 @@ class Meter(ABC):
         """See MeterReading."""
 
     def reading(self, now_ms: int) -> MeterReading:
-        """The state for metrics."""
+        """Return the state for metrics."""
         return MeterReading(self.limit, self.usage(now_ms), self.throttle_count, self.throttle_ms_total)
 
 
@@ -248,7 +250,7 @@ class RateMeter(Meter):
         self.limit = limit
 
     def record(self, value: float, now_ms: int) -> int:
-        """Adds a value and returns the throttle time in ms, 0 within the limit."""
+        """Add a value and return the throttle time in ms, 0 within the limit."""
         self.add(value, now_ms)
         if self.left >= 0:
             return 0
@@ -259,7 +261,7 @@ class RateMeter(Meter):
         return throttle_ms if self._throttle_ms_max is None else min(throttle_ms, self._throttle_ms_max)
 
     def add(self, value: float, now_ms: int) -> None:
-        """Adds a value, which counts for the next request; a negative one reverts an earlier one."""
+        """Add a value, which counts for the next request; a negative one reverts an earlier one."""
         self.last_used_ms = now_ms
         self._settle()
         self._rate.record(value, now_ms)
@@ -267,7 +269,7 @@ class RateMeter(Meter):
         self.exact_from_s = min(self._rate.sample_end_ms, now_ms + _ADDED_UP_MS_MAX) / 1000
 
     def _settle(self) -> None:
-        """Records what was subtracted: the current sample had not ended then."""
+        """Record what was subtracted: the current sample had not ended then."""
         used, self._granted = self._granted - self.left, -1.0
         self.left = -1.0
         if used:
@@ -279,7 +281,7 @@ class RateMeter(Meter):
         return self.limit * (self._windows.samples - 1) * self._windows.sample_ms / 1000
 
     def usage(self, now_ms: int) -> float:
-        """The rate per second over the windows."""
+        """Return the rate per second over the windows."""
         self._settle()
         return self._rate.per_second(now_ms)
 
@@ -301,17 +303,17 @@ class BucketMeter(Meter):
         self._bucket = TokenBucket(windows.whole_ms / 1000)
 
     def throttle_ms(self, now_ms: int) -> int:
-        """The time until the bucket is no longer overdrawn."""
+        """Return the time until the bucket is no longer overdrawn."""
         tokens = self._bucket.tokens(self.limit, now_ms)
         return bucket_throttle_ms(tokens, self.limit, most_ms=self._windows.whole_ms)
 
     def take(self, tokens: float, now_ms: int) -> None:
-        """Takes tokens, also more than there are."""
+        """Take tokens, also more than there are."""
         self.last_used_ms = now_ms
         self._bucket.take(tokens, self.limit, now_ms)
 
     def usage(self, now_ms: int) -> float:
-        """The tokens in the bucket; negative if it is overdrawn."""
+        """Return the tokens in the bucket; negative if it is overdrawn."""
         return self._bucket.tokens(self.limit, now_ms)
 
 
@@ -330,7 +332,7 @@ class LimitedClient:
         return any(meter is not None for meter in (self.produce, self.fetch, self.request, self.mutation))
 
     def take(self, meter: RateMeter | None, size: float, since_s: float, now_s: float) -> bool:
-        """Counts what a request has used, if that is surely within the quotas; if not, nothing is counted.
+        """Count what a request has used, if that is surely within the quotas; if not, nothing is counted.
 
         `meter` is that of bytes, and the request has taken the time since `since_s`.  One call without further ones,
         because almost all requests need no more.
@@ -351,7 +353,7 @@ class LimitedClient:
         return True
 
     def admits_fetch(self, size: int) -> bool:
-        """Whether a fetch response of about so many bytes is surely not throttled."""
+        """Return whether a fetch response of about so many bytes is surely not throttled."""
         fetch, request = self.fetch, self.request
         return (fetch is None or fetch.left >= size) and (request is None or request.left >= 0.0)
 
@@ -385,7 +387,7 @@ class Meters(Generic[M]):
         return len(self._by_group)
 
     def make_room(self) -> int:
-        """Makes room for another group if there is none; returns the number of removed groups.
+        """Make room for another group if there is none; return the number of removed groups.
 
         Examines EXAMINED_MAX groups, and removes those that were not used since they were added or last examined.  A
         search for the least recently used of all groups would take 20 ms, whenever clients use enough new ids.
@@ -405,7 +407,9 @@ class Meters(Generic[M]):
         return removed or 1
 
     def meter(self, limit: Limit, now_ms: int) -> M:
-        """The meter of the group to which a client belongs, with its current limit; `make_room` has been called."""
+        """Return the meter of the group to which a client belongs, with its current limit; `make_room` has been
+        called.
+        """
         key = _key(limit.group)
         meter = self._by_group.get(key)
         if meter is None:
@@ -416,19 +420,19 @@ class Meters(Generic[M]):
         return meter
 
     def forget_inactive(self, now_ms: int) -> int:
-        """Removes the meters that have not been used for INACTIVE_MS; returns their number."""
+        """Remove the meters that have not been used for INACTIVE_MS; return their number."""
         old = [group for group, meter in self._by_group.items() if now_ms - meter.last_used_ms >= INACTIVE_MS]
         for group in old:
             del self._by_group[group]
         return len(old)
 
     def readings(self, now_ms: int) -> Mapping[QuotaGroup, MeterReading]:
-        """The state of all groups that are limited, for metrics."""
+        """Return the state of all groups that are limited, for metrics."""
         return {group: meter.reading(now_ms) for group, meter in self._by_group.items()}
 
 
 def _key(group: QuotaGroup) -> QuotaGroup:
-    """The group with names of bounded length, since a client id may have 32 KB."""
+    """Return the group with names of bounded length, since a client id may have 32 KB."""
     if len(group.user) + len(group.client_id) <= QUOTA_NAME_CHARACTERS_MAX:
         return group
     return QuotaGroup(_short(group.user), _short(group.client_id))

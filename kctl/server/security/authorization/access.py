@@ -23,29 +23,32 @@ class Authorizer(Protocol):
     """Decides on requests, and manages ACLs.  All methods are called on the event loop and must not block it."""
 
     async def start(self) -> None:
-        """Called once before the broker accepts connections; whatever it raises stops the broker."""
+        """Start, once before the broker accepts connections; whatever this raises stops the broker."""
 
     async def close(self) -> None:
-        """Called once when the broker stops."""
+        """Close, once when the broker stops."""
 
     def authorize(self, client: Client, operation: Operation, kind: ResourceType, name: str) -> Decision:
-        """Whether the client may perform the operation on one resource."""
+        """Return whether the client may perform the operation on one resource."""
         ...
 
     def authorize_on_any(self, client: Client, operation: Operation, kind: ResourceType) -> Decision:
-        """Whether the client may perform the operation on at least one resource of the type (KIP-679)."""
+        """Return whether the client may perform the operation on at least one resource of the type (KIP-679)."""
         ...
 
     def acls(self) -> Iterable[AclBinding]:
-        """All ACLs, for DescribeAcls.  They may change while the caller iterates, as other requests are served."""
+        """Return all ACLs, for DescribeAcls.
+
+        They may change while the caller iterates, as other requests are served.
+        """
         ...
 
     async def create(self, bindings: Sequence[AclBinding]) -> list[Outcome]:
-        """Stores ACLs; one result for each, in order.  One that exists already succeeds."""
+        """Store ACLs; one result for each, in order.  One that exists already succeeds."""
         ...
 
     async def delete(self, filters: Sequence[AclFilter]) -> list[list[tuple[AclBinding, Outcome]]]:
-        """Deletes the ACLs that the filters select; for each filter those of them that no earlier filter selects."""
+        """Delete the ACLs that the filters select; for each filter those of them that no earlier filter selects."""
         ...
 
 
@@ -92,12 +95,12 @@ class Question(NamedTuple):
 
 
 def log_allowed(question: Question, decision: Decision) -> None:
-    """Logs an allowed operation."""
+    """Log an allowed operation."""
     log.debug(_ALLOWED, *_values(question, decision))
 
 
 def log_denied(question: Question, decision: Decision) -> None:
-    """Logs a denied operation."""
+    """Log a denied operation."""
     log.info(_DENIED, *_values(question, decision), extra=by_peer(question.listener))
 
 
@@ -133,17 +136,17 @@ class Access:
         levels_changed()
 
     async def start(self) -> None:
-        """Starts the authorizer; its exceptions are passed on."""
+        """Start the authorizer; its exceptions are passed on."""
         await self._authorizer.start()
 
     async def close(self) -> None:
-        """Stops the authorizer."""
+        """Stop the authorizer."""
         await self._authorizer.close()
 
     def allows(
         self, peer: Peer, operation: Operation, kind: ResourceType, name: str, *, api: str, is_logged: bool = True
     ) -> bool:
-        """Whether the client may perform the operation.
+        """Return whether the client may perform the operation.
 
         `is_logged` is False for checks that neither grant nor refuse the request, such as those that filter a list.
         """
@@ -160,7 +163,7 @@ class Access:
         return decision.is_allowed
 
     def allows_on_any(self, peer: Peer, operation: Operation, kind: ResourceType, *, api: str) -> bool:
-        """Whether the client may perform the operation on at least one resource of the type."""
+        """Return whether the client may perform the operation on at least one resource of the type."""
         client = _client(peer.principal, peer.client_host)
         decision = self._authorizer.authorize_on_any(client, operation, kind)
         if not decision.is_allowed or audited.allowed:

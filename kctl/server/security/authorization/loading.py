@@ -22,7 +22,7 @@ PLUG_IN_GROUP = "kctl.authorizers"
 def authorizer_of(
     config: BrokerConfig, properties: Mapping[str, str], clock: Clock
 ) -> Callable[[ZooKeeper], Authorizer] | None:
-    """Returns the configured authorizer, not started, when ZooKeeper is connected; None if there is none.
+    """Return the configured authorizer, not started, when ZooKeeper is connected; None if there is none.
 
     Raises ConfigError; called before the broker opens connections, so that an invalid configuration stops it early.
     """

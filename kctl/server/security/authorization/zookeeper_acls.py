@@ -102,7 +102,7 @@ class ZooKeeperAcls:
     # The cache.
 
     async def start(self) -> None:
-        """Creates the parent znodes and reads all ACLs.  Raises ZooKeeperError."""
+        """Create the parent znodes and read all ACLs.  Raises ZooKeeperError."""
         for path in security_znodes.PATHS_AT_START:
             try:
                 if await self._zookeeper.exists(path) is None:
@@ -112,7 +112,7 @@ class ZooKeeperAcls:
         await self.load()
 
     async def load(self) -> None:
-        """Reads all ACLs, at start and in each new session.  Raises ZooKeeperError."""
+        """Read all ACLs, at start and in each new session.  Raises ZooKeeperError."""
         for changes in self._changes:
             await changes.watch()
         async with self._lock:
@@ -126,12 +126,12 @@ class ZooKeeperAcls:
         log.info("acls loaded count=%s", self._index.count)
 
     def on_watch(self, event: WatchEvent) -> None:
-        """Handles a watch event of the session; watches of other components are ignored."""
+        """Handle a watch event of the session; watches of other components are ignored."""
         for changes in self._changes:
             changes.on_watch(event)
 
     async def close(self) -> None:
-        """Cancels pending reads."""
+        """Cancel pending reads."""
         for changes in self._changes:
             await changes.close()
 
@@ -149,7 +149,7 @@ class ZooKeeperAcls:
         return found
 
     async def _read_announced(self, path: str, data: bytes) -> None:
-        """Raises ValueError for an invalid notification."""
+        """Read an announced change; raise ValueError for an invalid notification."""
         pattern = security_znodes.decode_change(path, data)
         async with self._lock:
             await self._reread(pattern)
@@ -170,7 +170,7 @@ class ZooKeeperAcls:
         self._store(pattern, entries)
 
     async def _read(self, pattern: ResourcePattern) -> tuple[tuple[AclEntry, ...], int | None]:
-        """The stored ACLs and the znode's version, None without a znode.  Raises ValueError, ZooKeeperError."""
+        """Return the stored ACLs and the znode's version, None without a znode.  Raises ValueError, ZooKeeperError."""
         path = security_znodes.pattern_path(pattern)
         try:
             data, stat = await self._zookeeper.get(path)
@@ -213,7 +213,9 @@ class ZooKeeperAcls:
             ) -> list[AclEntry]:
                 kept = []
                 for entry in entries:
-                    index = next((each for each in indexes if filters[each].selects_entry(entry)), None)
+                    index = next(
+                        (filter_index for filter_index in indexes if filters[filter_index].selects_entry(entry)), None
+                    )
                     if index is None:
                         kept.append(entry)
                     else:
@@ -226,14 +228,14 @@ class ZooKeeperAcls:
         return results
 
     async def _selected(self, filters: Sequence[AclFilter]) -> dict[ResourcePattern, list[int]]:
-        """The patterns that the filters may select, with the indexes of those filters.
+        """Return the patterns that the filters may select, with the indexes of those filters.
 
         Patterns that a filter names are read from ZooKeeper even if the cache does not have them yet.
         """
         named: dict[ResourcePattern, list[int]] = {}
         searching: list[int] = []
-        for index, each in enumerate(filters):
-            exact = each.exact_patterns()
+        for index, acl_filter in enumerate(filters):
+            exact = acl_filter.exact_patterns()
             if not exact:
                 searching.append(index)
             for pattern in exact:
@@ -266,7 +268,9 @@ class ZooKeeperAcls:
         return SUCCESS
 
     async def _change_locked(self, pattern: ResourcePattern, change: Change) -> None:
-        """Raises ApiError, ValueError if the stored ACLs cannot be read, ZooKeeperError."""
+        """Change the ACLs of a pattern; raise ApiError, ValueError if the stored ACLs cannot be read,
+        ZooKeeperError.
+        """
         may_be_written = False
         for attempt in range(_TRIES_MAX):
             if attempt:
@@ -300,7 +304,7 @@ class ZooKeeperAcls:
     def _check_room(
         self, pattern: ResourcePattern, entries: tuple[AclEntry, ...], changed: tuple[AclEntry, ...]
     ) -> None:
-        """Raises ApiError if there are too many ACLs; fewer than before are always accepted."""
+        """Raise ApiError if there are too many ACLs; fewer than before are always accepted."""
         if len(changed) <= len(entries):
             return
         if self._index.count - len(self._index.entries(pattern)) + len(changed) > ACLS_MAX:

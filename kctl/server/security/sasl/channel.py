@@ -121,7 +121,7 @@ class SaslChannel:
         return self._admitted or self._handle
 
     def _handle(self, frame: memoryview) -> Reply | asyncio.Future[Reply]:
-        """Handles a frame while the client is not authenticated or its session has an end."""
+        """Handle a frame while the client is not authenticated or its session has an end."""
         try:
             event, versions = self._event(frame)
         except MalformedRequest as error:
@@ -131,7 +131,7 @@ class SaslChannel:
         return self._perform(self._step(event), frame, versions)
 
     def _event(self, frame: memoryview) -> tuple[Event, Reply]:
-        """The event of the frame, and for ApiVersions its response.  Raises MalformedRequest.
+        """Return the event of the frame, and for ApiVersions its response.  Raises MalformedRequest.
 
         Other requests are not decoded, so that unauthenticated clients reach only a few decoders.
         """
@@ -166,7 +166,7 @@ class SaslChannel:
         return TokenReceived(bytes(request.auth_bytes)), None
 
     def _use_current_listener(self) -> None:
-        """The client authenticates again: users and mechanisms that were removed meanwhile are not accepted."""
+        """Use the present users and mechanisms for a client that authenticates again: removed ones are not accepted."""
         self._listener = listener = self._current_listener()
         self._state.mechanisms = tuple(listener.mechanisms)
         self._state.max_reauth_ms = dict(listener.max_reauth_ms)
@@ -236,7 +236,7 @@ class SaslChannel:
             self._admitted = lambda frame: dispatch(frame, peer)
 
     def _log_failure(self, reason: str) -> None:
-        """The reason must contain no secret."""
+        """Log a failure, whose reason must contain no secret."""
         log.info(
             "authentication failed, closing connection listener=%s peer=%s mechanism=%s reason=%s",
             self._listener.name,
@@ -247,7 +247,7 @@ class SaslChannel:
         )
 
     def _fail(self, action: Refuse) -> asyncio.Future[Reply]:
-        """A future that fails after the delay, with the response to send before the connection is closed."""
+        """Return a future that fails after the delay, with the response to send before the connection is closed."""
         listener = self._listener
         self._log_failure(action.reason)
         self._exchange = None

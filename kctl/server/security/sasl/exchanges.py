@@ -36,7 +36,7 @@ class Exchange(Protocol):
     """One authentication."""
 
     def respond(self, token: bytes) -> TokenReply | Awaitable[TokenReply]:
-        """Handles a message of the client.  Raises AuthenticationRefused."""
+        """Handle a message of the client.  Raises AuthenticationRefused."""
         ...
 
 
@@ -52,7 +52,7 @@ class PlainExchange:
         self._users = users
 
     def respond(self, token: bytes) -> TokenReply:
-        """Completes the authentication."""
+        """Complete the authentication."""
         try:
             message = parse_plain(token)
         except PlainError as error:
@@ -114,7 +114,7 @@ class ScramExchange:
         self._server = self._begin()
 
     def respond(self, token: bytes) -> TokenReply | Awaitable[TokenReply]:
-        """The next message of the exchange."""
+        """Return the next message of the exchange."""
         try:
             return self._reply(token)
         except _NotDerived as missing:

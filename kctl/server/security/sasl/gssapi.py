@@ -39,7 +39,7 @@ class Acceptor:
     """The broker's principal with its keys."""
 
     def __init__(self, jaas_options: Mapping[str, str], rules: Sequence[Rule], property_name: str) -> None:
-        """Reads `keyTab` and `principal` of a Krb5LoginModule.  Raises ConfigError."""
+        """Read `keyTab` and `principal` of a Krb5LoginModule.  Raises ConfigError."""
         try:
             import gssapi  # noqa: PLC0415 - an extra
         except ImportError:
@@ -64,15 +64,15 @@ class Acceptor:
             raise ConfigError(property_name, "[hidden]", f"the keys of {principal} cannot be read: {error}") from None
 
     def context(self) -> Any:
-        """A security context for one client."""
+        """Return a security context for one client."""
         return self._gssapi.SecurityContext(creds=self._credentials, usage="accept")
 
     def refusal(self, error: Exception) -> bool:
-        """Whether the exception means that the client is refused."""
+        """Return whether the exception means that the client is refused."""
         return isinstance(error, self._gssapi.exceptions.GSSError)
 
     def user(self, principal: str) -> str:
-        """The name of the user.  Raises AuthenticationRefused."""
+        """Return the name of the user.  Raises AuthenticationRefused."""
         try:
             return user_name(principal, self._rules, default_realm=self._realm)
         except KerberosNameError as error:
@@ -91,7 +91,7 @@ class GssapiExchange:
         self._rounds = 0
 
     async def respond(self, token: bytes) -> TokenReply:
-        """The next message of the exchange."""
+        """Return the next message of the exchange."""
         return await asyncio.get_running_loop().run_in_executor(None, self._reply, token)
 
     def _reply(self, token: bytes) -> TokenReply:

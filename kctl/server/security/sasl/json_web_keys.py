@@ -94,7 +94,7 @@ class JsonWebKeys:
     """Call `start` or `start_reading` before use and `stop` at the end."""
 
     def __init__(self, url: str, refresh: Refresh, monotonic_ms: Callable[[], int]) -> None:
-        """Raises ConfigError for an address that is neither a file nor HTTPS, nor HTTP on the loopback interface."""
+        """Raise ConfigError for an address that is neither a file nor HTTPS, nor HTTP on the loopback interface."""
         check_url(url)
         self._url = url
         self._refresh = refresh
@@ -107,7 +107,7 @@ class JsonWebKeys:
         self._unknown_key_read_ms: int | None = None
 
     async def check_file(self) -> None:
-        """Reads the keys if they are in a file.  Raises ConfigError if it cannot be used."""
+        """Read the keys if they are in a file.  Raises ConfigError if it cannot be used."""
         if self._url.startswith("file:"):
             try:
                 await self._read()
@@ -115,7 +115,7 @@ class JsonWebKeys:
                 raise ConfigError(_PROPERTY, self._url, str(error)) from None
 
     async def start(self) -> None:
-        """Reads the keys.  Raises ConfigError for an unusable file; an HTTP server may start to respond later."""
+        """Read the keys.  Raises ConfigError for an unusable file; an HTTP server may start to respond later."""
         await self.check_file()
         try:
             if not self._has_read:
@@ -130,23 +130,23 @@ class JsonWebKeys:
         self.start_reading()
 
     def start_reading(self) -> None:
-        """Reads the keys from now on; no token is accepted before the first successful read."""
+        """Read the keys from now on; no token is accepted before the first successful read."""
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._keep_reading(), name="json-web-keys")
 
     def stop(self) -> None:
-        """Stops reading."""
+        """Stop reading."""
         if self._task is not None:
             self._task.cancel()
 
     async def close(self) -> None:
-        """Stops reading, and waits until it has stopped."""
+        """Stop reading, and wait until it has stopped."""
         self.stop()
         if self._task is not None:
             await asyncio.gather(self._task, return_exceptions=True)
 
     def key(self, key_id: str | None, algorithm: str) -> PyJWK | None:
-        """The key with that id for the algorithm; without an id the only key of the set.
+        """Return the key with that id for the algorithm; without an id the only key of the set.
 
         An unknown id causes a read.
         """
@@ -187,13 +187,13 @@ class JsonWebKeys:
                 )
 
     async def _read(self) -> None:
-        """Raises KeysUnreadable."""
+        """Read the keys, or raise KeysUnreadable."""
         self._has_read = True
         self._keys = await asyncio.get_running_loop().run_in_executor(None, read_keys, self._url)
 
 
 def check_url(url: str) -> None:
-    """Raises ConfigError for an address that is neither a file nor HTTPS, nor HTTP on the loopback interface, and for
+    """Raise ConfigError for an address that is neither a file nor HTTPS, nor HTTP on the loopback interface, and for
     one with a user: Python's HTTP client would take the user for a part of the host.
     """
     parts = urllib.parse.urlsplit(url)
@@ -211,7 +211,7 @@ def check_url(url: str) -> None:
 
 
 def read_keys(url: str) -> Keys:
-    """The usable keys by id.  Blocks, for at most JWKS_FETCH_MS_MAX.  Raises KeysUnreadable."""
+    """Return the usable keys by id.  Blocks, for at most JWKS_FETCH_MS_MAX.  Raises KeysUnreadable."""
     try:
         data = _file(url) if url.startswith("file:") else _fetched(url)
     except (OSError, ValueError, urllib.error.URLError) as error:
@@ -220,7 +220,7 @@ def read_keys(url: str) -> Keys:
 
 
 def parse_keys(data: bytes) -> Keys:
-    """The usable keys of a key set by id.  Raises KeysUnreadable."""
+    """Return the usable keys of a key set by id.  Raises KeysUnreadable."""
     from jwt import PyJWK  # noqa: PLC0415 - with its cryptography it takes 50 ms to import
     from jwt.exceptions import PyJWTError  # noqa: PLC0415
 
@@ -231,22 +231,22 @@ def parse_keys(data: bytes) -> Keys:
     if not isinstance(listed, list) or len(listed) > JWKS_KEYS_MAX:
         raise KeysUnreadable(f"the key set is not a list of at most {JWKS_KEYS_MAX} keys")
     keys: Keys = {}
-    for position, each in enumerate(listed):
-        if not isinstance(each, dict) or each.get("use", "sig") != "sig":
+    for position, listed_key in enumerate(listed):
+        if not isinstance(listed_key, dict) or listed_key.get("use", "sig") != "sig":
             continue
-        kind, curve = str(each.get("kty")), each.get("crv")
+        kind, curve = str(listed_key.get("kty")), listed_key.get("crv")
         possible = _ALGORITHMS.get((kind, None if kind == "RSA" else str(curve)), ())
         by_algorithm = {}
         for algorithm in possible:
-            if each.get("alg", algorithm) == algorithm:
+            if listed_key.get("alg", algorithm) == algorithm:
                 try:
-                    key = PyJWK(each, algorithm)
+                    key = PyJWK(listed_key, algorithm)
                 except (PyJWTError, ValueError, TypeError, KeyError):
                     break
                 if kind != "RSA" or key.key.key_size >= _RSA_BITS_MIN:
                     by_algorithm[algorithm] = key
         if by_algorithm:
-            key_id = each.get("kid")
+            key_id = listed_key.get("kid")
             # Keys of different types may have the same id (RFC 7517, section 4.5).
             keys.setdefault(key_id if isinstance(key_id, str) else f"({position})", {}).update(by_algorithm)
     if not keys:
@@ -294,6 +294,6 @@ def _bounded(data: bytes) -> bytes:
 
 
 def _without_secrets(url: str) -> str:
-    """The address without its user and its query, either of which may contain a password."""
+    """Return the address without its user and its query, either of which may contain a password."""
     parts = urllib.parse.urlsplit(url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()

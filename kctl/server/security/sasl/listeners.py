@@ -43,7 +43,7 @@ class Channels:
     """Opens the channel of each accepted connection, by its listener.  Call `start` before and `close` at the end."""
 
     def __init__(self, configs: ConfigView, *, handle: Handle, clock: Clock, secrets: Secrets) -> None:
-        """Raises ConfigError."""
+        """Prepare the SASL listeners, or raise ConfigError."""
         self._configs = configs
         self._handle = handle
         self._clock = clock
@@ -67,13 +67,13 @@ class Channels:
         self._properties = configs.properties
 
     def open(self, peer: Peer) -> Channel:
-        """The channel of a connection; implements network.channel.OpenChannel."""
+        """Return the channel of a connection; implements network.channel.OpenChannel."""
         if not peer.security_protocol.startswith("SASL_"):
             return DirectChannel(self._handle, peer, frame_bytes_max=self._frame_bytes_max)
         return SaslChannel(partial(self._listeners.__getitem__, peer.listener), self._handle, peer)
 
     def add(self, endpoint: Endpoint) -> None:
-        """Prepares a SASL listener that is about to open.  Raises ConfigError."""
+        """Prepare a SASL listener that is about to open.  Raises ConfigError."""
         listener = self._listener(self._configs.current, self._configs.properties, endpoint, self._mechanisms)
         self._endpoints[endpoint.listener] = endpoint
         self._listeners[endpoint.listener] = listener
@@ -81,22 +81,22 @@ class Channels:
             keys.start_reading()
 
     def remove(self, listener: str) -> None:
-        """Removes a listener whose connections are closed; no effect if it does not use SASL."""
+        """Remove a listener whose connections are closed; no effect if it does not use SASL."""
         if self._endpoints.pop(listener, None) is not None:
             del self._listeners[listener]
             self._stop_unused_keys()
 
     def try_properties(self, endpoint: Endpoint, config: BrokerConfig, properties: Mapping[str, str]) -> None:
-        """Raises ConfigError if a SASL listener could not open with these properties."""
+        """Raise ConfigError if a SASL listener could not open with these properties."""
         self._listener(config, properties, endpoint, Mechanisms(self._clock, self._secrets))
 
     async def check_key_files(self) -> None:
-        """Raises ConfigError for a file with keys for tokens that cannot be used."""
+        """Raise ConfigError for a file with keys for tokens that cannot be used."""
         for keys in self._mechanisms.keys.values():
             await keys.check_file()
 
     async def start(self) -> None:
-        """Applies the dynamic properties, reads the keys for tokens and follows changes.  Raises ConfigError."""
+        """Apply the dynamic properties, read the keys for tokens and follow changes.  Raises ConfigError."""
         for keys in self._mechanisms.keys.values():
             await keys.start()
         self._changed()
@@ -104,13 +104,13 @@ class Channels:
         self._configs.add_check(self.check)
 
     async def check(self, config: BrokerConfig, properties: Mapping[str, str]) -> None:
-        """Raises ConfigError if a listener could not use the changes among these properties."""
+        """Raise ConfigError if a listener could not use the changes among these properties."""
         for endpoint in self._endpoints.values():
             if _properties_of(properties, endpoint) != _properties_of(self._configs.properties, endpoint):
                 self.try_properties(endpoint, config, properties)
 
     async def close(self) -> None:
-        """Stops reading keys."""
+        """Stop reading keys."""
         for keys in self._mechanisms.keys.values():
             await keys.close()
 
@@ -146,8 +146,9 @@ class Channels:
         mechanisms: Mechanisms,
         in_use: _InUse | None = None,
     ) -> SaslListener:
-        """A listener of these properties.  If they are invalid, keeps the settings of `in_use`, or raises ConfigError
-        without one.
+        """Return a listener of these properties.
+
+        If they are invalid, keeps the settings of `in_use`, or raises ConfigError without one.
         """
         opened: dict[str, OpenExchange] = {}
         max_reauth_ms: dict[str, Any] = {}
@@ -191,7 +192,7 @@ class Channels:
 
 
 def _properties_of(properties: Mapping[str, str], endpoint: Endpoint) -> dict[str, str]:
-    """The properties that determine a SASL listener."""
+    """Return the properties that determine a SASL listener."""
     own = f"listener.name.{endpoint.listener.lower()}."
     return {
         name: value

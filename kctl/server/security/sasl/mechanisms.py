@@ -36,7 +36,7 @@ class Secrets:
 
 
 def enabled_mechanisms(properties: Mapping[str, str], listener: str) -> tuple[str, ...]:
-    """The mechanisms that the properties enable on a listener.  Raises ConfigError if there are none."""
+    """Return the mechanisms that the properties enable on a listener.  Raises ConfigError if there are none."""
     names: Any = listener_property(properties, "sasl.enabled.mechanisms", listener=listener)
     if not names:
         raise ConfigError("sasl.enabled.mechanisms", "", f"listener {listener} has no SASL mechanism")
@@ -52,11 +52,11 @@ class MechanismProperties:
     mechanism: str
 
     def get(self, name: str) -> Any:
-        """The parsed value.  Raises ConfigError."""
+        """Return the parsed value.  Raises ConfigError."""
         return listener_property(self.properties, name, listener=self.listener, mechanism=self.mechanism)
 
     def jaas_options(self) -> tuple[str, Mapping[str, str]]:
-        """The name of the mechanism's JAAS configuration, and its options.  Raises ConfigError."""
+        """Return the name of the mechanism's JAAS configuration, and its options.  Raises ConfigError."""
         name = mechanism_property_name("sasl.jaas.config", listener=self.listener, mechanism=self.mechanism)
         text = self.properties.get(name, "")
         try:
@@ -68,7 +68,7 @@ class MechanismProperties:
         return name, module.options
 
     def kerberos_rules(self) -> tuple[Rule, ...]:
-        """The rules that name Kerberos principals.  Raises ConfigError."""
+        """Return the rules that name Kerberos principals.  Raises ConfigError."""
         name = "sasl.kerberos.principal.to.local.rules"
         try:
             return parse_rules(self.get(name))
@@ -76,7 +76,7 @@ class MechanismProperties:
             raise ConfigError(name, "", str(error)) from None
 
     def plain_users(self) -> Mapping[str, str]:
-        """The passwords by user of the mechanism's JAAS configuration.  Raises ConfigError."""
+        """Return the passwords by user of the mechanism's JAAS configuration.  Raises ConfigError."""
         name, options = self.jaas_options()
         users = plain_users(options)
         if not users:
@@ -102,7 +102,7 @@ class Mechanisms:
         """All keys that an opened mechanism uses; the owner starts and stops reading them."""
 
     def open(self, properties: MechanismProperties) -> OpenExchange:
-        """Returns a function that begins an exchange of the mechanism.  Raises ConfigError."""
+        """Return a function that begins an exchange of the mechanism.  Raises ConfigError."""
         scram = Mechanism.named(properties.mechanism)
         if scram is not None:
             credentials, tokens = self._secrets.credentials, self._secrets.tokens
@@ -122,7 +122,7 @@ class Mechanisms:
         )
 
     def keep_keys(self, listeners: Iterable[str]) -> list[JsonWebKeys]:
-        """Removes the keys of other listeners than these, and returns them."""
+        """Remove the keys of other listeners than these, and return them."""
         kept = set(listeners)
         return [self.keys.pop(source) for source in list(self.keys) if source.listener not in kept]
 

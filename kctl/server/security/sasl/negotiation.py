@@ -189,7 +189,7 @@ Action = SendVersions | SendMechanisms | Evaluate | SendToken | Dispatch | Refus
 
 
 def step(state: Negotiation, event: Event, now_ms: int) -> Action:
-    """Updates `state` for the event and returns the action to perform."""
+    """Update `state` for the event and return the action to perform."""
     action = _action(state, event, now_ms)
     if isinstance(action, Refuse | Close):
         state.phase = Phase.CLOSED
@@ -277,7 +277,7 @@ def _token_reply(state: Negotiation, event: TokenReply, now_ms: int) -> Action:
 
 
 def _session_lifetime_ms(identity: Identity, max_reauth_ms: int) -> int | None:
-    limits = [each for each in (identity.lifetime_ms, max_reauth_ms or None) if each is not None]
+    limits = [limit_ms for limit_ms in (identity.lifetime_ms, max_reauth_ms or None) if limit_ms is not None]
     return max(0, min(limits)) if limits else None
 
 

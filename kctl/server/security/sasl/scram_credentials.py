@@ -38,7 +38,7 @@ class ScramCredentials:
         self._secret = secrets.token_bytes(32)
 
     async def replace(self, configs: Mapping[str, Mapping[str, str] | None]) -> None:
-        """Sets the configuration of all users; credentials of other users are removed."""
+        """Set the configuration of all users; credentials of other users are removed."""
         users = {user: config for path, config in configs.items() if (user := _user(path)) is not None}
         for user in self._by_user.keys() - users.keys():
             self._set(user, {})
@@ -48,19 +48,19 @@ class ScramCredentials:
                 await asyncio.sleep(0)
 
     async def change(self, path: str, config: Mapping[str, str] | None) -> None:
-        """Sets the configuration of one entity; a user whose configuration is unreadable has no credential."""
+        """Set the configuration of one entity; a user whose configuration is unreadable has no credential."""
         user = _user(path)
         if user is not None:
             self._set(user, config or {})
 
     def credential(self, mechanism: Mechanism, user: str) -> ScramCredential:
-        """The credential of a user, or one that no password matches."""
+        """Return the credential of a user, or one that no password matches."""
         known = self._by_user.get(user)
         found = known.get(mechanism) if known else None
         return found or self.unknown(mechanism, user)
 
     def unknown(self, mechanism: Mechanism, user: str) -> ScramCredential:
-        """A credential that no password matches, always the same for a user.
+        """Return a credential that no password matches, always the same for a user.
 
         With it, an exchange with an unknown user cannot be distinguished from one with a wrong password.
         """
@@ -84,7 +84,7 @@ class ScramCredentials:
 
 
 def _user(path: str) -> str | None:
-    """The user of a path below /config; None for the default, for a client of a user, and for other entities."""
+    """Return the user of a path below /config; None for the default, for a client of a user, and for other entities."""
     element = path.removeprefix(_USERS)
     if element == path or "/" in element or element == paths.DEFAULT_ENTITY:
         return None

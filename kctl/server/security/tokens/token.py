@@ -30,11 +30,11 @@ class DelegationToken:
     expiry_ms: int
 
     def is_expired(self, now_ms: int) -> bool:
-        """Whether it can neither be used nor renewed."""
+        """Return whether it can neither be used nor renewed."""
         return min(self.max_ms, self.expiry_ms) < now_ms
 
     def belongs_to(self, principal: str) -> bool:
-        """Whether the principal may renew, expire and describe it."""
+        """Return whether the principal may renew, expire and describe it."""
         return principal == self.owner or principal in self.renewers
 
 
@@ -47,7 +47,7 @@ class TokenLifetimes:
 
 
 def token_hmac(secret: str, token_id: str) -> bytes:
-    """The secret of a token; its base64 text is the password for SCRAM."""
+    """Return the secret of a token; its base64 text is the password for SCRAM."""
     return hmac.digest(secret.encode(), token_id.encode(), "sha512")
 
 
@@ -60,7 +60,7 @@ def new_token(
     lifetimes: TokenLifetimes,
     now_ms: int,
 ) -> DelegationToken:
-    """A new token.  `max_lifetime_ms` of the request is used if it is positive and below that of the broker."""
+    """Return a new token.  `max_lifetime_ms` of the request is used if it is positive and below that of the broker."""
     lifetime_ms = min(max_lifetime_ms, lifetimes.max_ms) if max_lifetime_ms > 0 else lifetimes.max_ms
     return DelegationToken(
         token_id=token_id,
@@ -75,7 +75,7 @@ def new_token(
 def renewed(
     token: DelegationToken, principal: str, *, period_ms: int, lifetimes: TokenLifetimes, now_ms: int
 ) -> DelegationToken:
-    """The token with a later expiry, by default after expiry.time.ms.
+    """Return the token with a later expiry, by default after expiry.time.ms.
 
     Raises ApiError: DELEGATION_TOKEN_OWNER_MISMATCH, DELEGATION_TOKEN_EXPIRED.
     """
@@ -87,7 +87,7 @@ def renewed(
 
 
 def expired(token: DelegationToken, principal: str, *, period_ms: int, now_ms: int) -> DelegationToken | None:
-    """The token with an expiry after the period; None for a negative period: the token is removed at once.
+    """Return the token with an expiry after the period; None for a negative period: the token is removed at once.
 
     Raises ApiError: DELEGATION_TOKEN_OWNER_MISMATCH, DELEGATION_TOKEN_EXPIRED.
     """
@@ -108,7 +108,7 @@ def _require_owner_or_renewer(token: DelegationToken, principal: str) -> None:
 
 
 def require_authenticated(peer: Peer) -> None:
-    """Raises ApiError(DELEGATION_TOKEN_REQUEST_NOT_ALLOWED) unless the client authenticated without a token.
+    """Raise ApiError(DELEGATION_TOKEN_REQUEST_NOT_ALLOWED) unless the client authenticated without a token.
 
     A token must not be able to create another one, which would outlive it.
     """

@@ -36,46 +36,46 @@ class TokenCache:
         return len(self._tokens)
 
     def tokens(self) -> list[DelegationToken]:
-        """All tokens."""
+        """Return all tokens."""
         return list(self._tokens.values())
 
     def get(self, token_id: str) -> DelegationToken | None:
-        """The token with that id."""
+        """Return the token with that id."""
         return self._tokens.get(token_id)
 
     def of_hmac(self, hmac: bytes) -> DelegationToken | None:
-        """The token with that HMAC."""
+        """Return the token with that HMAC."""
         token_id = self._ids.get(hmac)
         return None if token_id is None else self._tokens.get(token_id)
 
     def hmac(self, token_id: str) -> bytes:
-        """The HMAC of a token id."""
+        """Return the HMAC of a token id."""
         assert self._secret_key
         return token_hmac(self._secret_key, token_id)
 
     def is_valid(self, token_id: str, now_ms: int) -> bool:
-        """Whether there is such a token and it has not expired."""
+        """Return whether there is such a token and it has not expired."""
         token = self._tokens.get(token_id)
         return token is not None and not token.is_expired(now_ms)
 
     def put(self, token: DelegationToken) -> None:
-        """Adds or replaces a token."""
+        """Add or replace a token."""
         if token.token_id not in self._tokens:
             self._ids[self.hmac(token.token_id)] = token.token_id
         self._tokens[token.token_id] = token
 
     def remove(self, token_id: str) -> None:
-        """Removes a token; an unknown id has no effect."""
+        """Remove a token; an unknown id has no effect."""
         if self._tokens.pop(token_id, None) is not None:
             self._ids.pop(self.hmac(token_id), None)
             self._credentials.pop(token_id, None)
 
     def credential(self, mechanism: Mechanism, token_id: str) -> ScramCredential | None:
-        """The credential of a token, None before `derive_credential`."""
+        """Return the credential of a token, None before `derive_credential`."""
         return self._credentials.get(token_id, {}).get(mechanism)
 
     async def derive_credential(self, mechanism: Mechanism, token_id: str) -> None:
-        """Derives the credential of a token from its HMAC, in a thread."""
+        """Derive the credential of a token from its HMAC, in a thread."""
         if token_id not in self._tokens:
             return
         derive = partial(

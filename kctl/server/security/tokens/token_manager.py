@@ -60,7 +60,7 @@ class TokenManager:
         self._expiry: asyncio.Task[None] | None = None
 
     async def load(self) -> None:
-        """Reads all tokens and watches for changes."""
+        """Read all tokens and watch for changes."""
         if not self.cache.is_enabled:
             return
         for path in (paths.DELEGATION_TOKENS, paths.DELEGATION_TOKEN_CHANGES):
@@ -76,7 +76,7 @@ class TokenManager:
             await asyncio.gather(*(self._read(token_id) for token_id in token_ids[start : start + _READS_AT_ONCE]))
 
     def start(self, *, check_interval_ms: int, is_controller: Callable[[], bool]) -> None:
-        """Starts removing expired tokens while this broker is the controller."""
+        """Start removing expired tokens while this broker is the controller."""
         if self.cache.is_enabled:
 
             async def check() -> None:
@@ -88,18 +88,18 @@ class TokenManager:
             )
 
     async def close(self) -> None:
-        """Stops the removal of tokens and pending reads."""
+        """Stop the removal of tokens and pending reads."""
         await self._changes.close()
         if self._expiry is not None:
             self._expiry.cancel()
             await asyncio.gather(self._expiry, return_exceptions=True)
 
     def on_watch(self, event: WatchEvent) -> None:
-        """Handles a watch event of the session; other paths are ignored."""
+        """Handle a watch event of the session; other paths are ignored."""
         self._changes.on_watch(event)
 
     async def create(self, owner: str, renewers: Sequence[str], *, max_lifetime_ms: int) -> DelegationToken:
-        """Creates a token.  Raises ApiError: DELEGATION_TOKEN_AUTH_DISABLED, POLICY_VIOLATION for too many tokens."""
+        """Create a token.  Raises ApiError: DELEGATION_TOKEN_AUTH_DISABLED, POLICY_VIOLATION for too many tokens."""
         self.require_enabled()
         if len(self.cache) >= DELEGATION_TOKENS_MAX:
             raise ApiError(ErrorCode.POLICY_VIOLATION, "The cluster has too many delegation tokens.")
@@ -117,13 +117,13 @@ class TokenManager:
         return token
 
     async def renew(self, principal: str, hmac: bytes, *, period_ms: int) -> int:
-        """Extends a token; returns its expiry time.  Raises ApiError, see `token.renewed`, and as `expire`."""
+        """Extend a token; return its expiry time.  Raises ApiError, see `token.renewed`, and as `expire`."""
         token = self._find(hmac)
         changed = renewed(token, principal, period_ms=period_ms, lifetimes=self._lifetimes, now_ms=self._clock.now_ms())
         return await self._write(changed)
 
     async def expire(self, principal: str, hmac: bytes, *, period_ms: int) -> int:
-        """Shortens or removes a token; returns its expiry time.
+        """Shorten or remove a token; return its expiry time.
 
         Raises ApiError: DELEGATION_TOKEN_AUTH_DISABLED, DELEGATION_TOKEN_NOT_FOUND, and see `token.expired`.
         """
@@ -135,7 +135,7 @@ class TokenManager:
         return now_ms
 
     async def remove_expired(self) -> None:
-        """Removes expired tokens."""
+        """Remove expired tokens."""
         now_ms = self._clock.now_ms()
         async for token in sliced(self.cache.tokens()):
             if token.is_expired(now_ms):
@@ -143,7 +143,7 @@ class TokenManager:
                 await self._remove(token)
 
     def require_enabled(self) -> None:
-        """Raises ApiError(DELEGATION_TOKEN_AUTH_DISABLED)."""
+        """Raise ApiError(DELEGATION_TOKEN_AUTH_DISABLED) unless tokens are enabled."""
         if not self.cache.is_enabled:
             raise ApiError(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)
 
@@ -155,7 +155,7 @@ class TokenManager:
         return token
 
     async def _write(self, token: DelegationToken) -> int:
-        """Replaces a token; unlike Kafka, does not recreate a token that another broker has removed."""
+        """Replace a token; unlike Kafka, do not recreate a token that another broker has removed."""
         try:
             await self._zookeeper.set(paths.delegation_token(token.token_id), encode_token(_znode(token)))
         except NoNodeError:

@@ -29,7 +29,7 @@ class ColumnDecoder(Protocol):
     """Decodes the binary column of keys or values."""
 
     def decode(self, raw: pa.Array) -> DecodedColumn:
-        """All values.  Raises nothing because of their bytes."""
+        """Return all values.  Raises nothing because of their bytes."""
         ...
 
 
@@ -43,7 +43,7 @@ class TextDecoder:
 
 
 def decoded_texts(raw: pa.Array) -> tuple[pa.Array, dict[int, str]]:
-    """The values as strings; invalid ones are null and have a reason."""
+    """Return the values as strings; invalid ones are null and have a reason."""
     try:
         return raw.cast(pa.string()), {}
     except pa.ArrowInvalid:
@@ -73,7 +73,7 @@ class BatchDecoder:
     """Decodes keys and values of the batches of a topic."""
 
     def __init__(self, columns: Columns) -> None:
-        """Raises UsageError or PackageMissing if a package is missing."""
+        """Load the packages; raise UsageError or PackageMissing if one is missing."""
         self._decoders = {
             name: (decoding, _decoder_of(name, decoding))
             for name, decoding in (("key", columns.key), ("value", columns.value))
@@ -102,7 +102,7 @@ class BatchDecoder:
         )
 
     def _replaced(self, batch: pa.RecordBatch, arrays: Mapping[str, pa.Array]) -> pa.RecordBatch:
-        """The columns in the order of `columns.schema`."""
+        """Return the columns in the order of `columns.schema`."""
         fields: list[pa.Field] = []
         columns: list[pa.Array] = []
         for field in batch.schema:
@@ -132,7 +132,7 @@ def _decoder_of(name: str, decoding: Decoding) -> ColumnDecoder:
 
 
 def _module(name: str) -> Any:
-    """The module of a decoder, whose packages are optional or take long to import."""
+    """Return the module of a decoder, whose packages are optional or take long to import."""
     try:
         return importlib.import_module(f"kctl.tables.exec.decoding.{name}")
     except ModuleNotFoundError as error:

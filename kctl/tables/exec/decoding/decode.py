@@ -32,7 +32,7 @@ CONSTANT_COLUMN_ROWS = 1 << 16
 def decode(
     chunk: Chunk, *, topic: str, partition: int, start: int, end: int, include_headers: bool = False
 ) -> pa.RecordBatch:
-    """The records of the chunk with offsets in [start, end).  Raises CorruptRecords."""
+    """Return the records of the chunk with offsets in [start, end).  Raises CorruptRecords."""
     fields = locate(chunk)
     offsets, timestamps, types = positions_in_time(chunk, fields)
     columns = [
@@ -79,7 +79,10 @@ def _of_batches(chunk: Chunk, field: str) -> Longs:
 
 
 def _numbers(values: NDArray[Any], nulls: NDArray[np.bool_] | None = None) -> pa.Array:
-    """The numbers as a column, without a copy.  pa.array would import pandas, which takes a quarter of a second."""
+    """Return the numbers as a column, without a copy.
+
+    pa.array would import pandas, which takes a quarter of a second.
+    """
     present = None
     if nulls is not None and nulls.any():
         present = pa.py_buffer(np.packbits(~nulls, bitorder="little"))
@@ -87,7 +90,7 @@ def _numbers(values: NDArray[Any], nulls: NDArray[np.bool_] | None = None) -> pa
 
 
 def binary_column(buffer: Bytes, slots: Slots) -> pa.Array:
-    """One field of every record as a binary column."""
+    """Return one field of every record as a binary column."""
     count = len(slots.starts)
     borders = np.empty(2 * count + 1, np.int32)
     borders[0:-1:2] = slots.starts
@@ -105,7 +108,7 @@ def _constant_rows(text: str, rows: int) -> pa.Array:
 
 
 def _constant_string(text: str, count: int) -> pa.Array:
-    """A column with `count` times the same text, sliced from a cached array."""
+    """Return a column with `count` times the same text, sliced from a cached array."""
     rows = CONSTANT_COLUMN_ROWS
     while rows < count:
         rows *= 2
@@ -113,7 +116,7 @@ def _constant_string(text: str, count: int) -> pa.Array:
 
 
 def _headers(buffer: Bytes, fields: Fields) -> pa.Array:
-    """The headers column; null for a record without headers."""
+    """Return the headers column; null for a record without headers."""
     headers = locate_headers(buffer, fields)
     key_column = _text(binary_column(buffer, headers.keys))
     entries = pa.StructArray.from_arrays([key_column, binary_column(buffer, headers.values)], fields=HEADER_FIELDS)

@@ -64,7 +64,9 @@ class JsonDecoder:
         return DecodedColumn([pa.concat_arrays(values) if values else pa.nulls(0, self._arrow), rest], misfits)
 
     def _parsed(self, texts: pa.Array) -> pa.Array | None:
-        """The column; None if any text is not a JSON object that has exactly the known fields, or some of them."""
+        """Return the column; None if any text is not a JSON object that has exactly the known fields, or some of
+        them.
+        """
         count = len(texts)
         indexes = pa.array(range(count), pa.int64())
         wrapped = pc.binary_join_element_wise(
@@ -109,7 +111,7 @@ class JsonDecoder:
         return column, pa.array(rests, pa.string()), reasons
 
     def _divided(self, text: str) -> tuple[Any, Any]:
-        """Raises NotJson."""
+        """Divide a text, or raise NotJson."""
         value = parse(text)
         if value is not None and not isinstance(value, dict):
             raise NotJson("it is not a JSON object")
@@ -121,7 +123,7 @@ class JsonDecoder:
 
 
 def _without_header(raw: pa.Array, ids: list[int]) -> tuple[pa.Array, dict[int, str]]:
-    """The values after the zero byte and the id; those without the header of a known schema become null."""
+    """Return the values after the zero byte and the id; those without the header of a known schema become null."""
     headers = pc.binary_slice(raw, 0, HEADER_BYTES)
     known = pa.array([b"\0" + schema_id.to_bytes(4, "big") for schema_id in ids], pa.binary())
     is_known = pc.is_in(headers, known)
@@ -132,7 +134,7 @@ def _without_header(raw: pa.Array, ids: list[int]) -> tuple[pa.Array, dict[int, 
 
 
 def _is_finite(array: pa.Array) -> bool:
-    """Whether there is no NaN or infinity, which the parser accepts."""
+    """Return whether there is no NaN or infinity, which the parser accepts."""
     if pa.types.is_floating(array.type):
         return pc.all(pc.is_finite(array)).as_py() is not False
     if pa.types.is_struct(array.type):

@@ -43,7 +43,7 @@ _Value = Callable[[Any], Any]
 
 
 def column_of(codec: ProtobufCodec, name: str) -> Struct:
-    """The columns of the first message type of a schema.  Raises UsageError."""
+    """Return the columns of the first message type of a schema.  Raises UsageError."""
     found = _message_type(codec.first_type, name, frozenset(), TypeCount(name))
     if not isinstance(found, Struct) or not found.fields:
         raise UsageError(f"the first message type of the Protobuf schema of {name} has no fields")
@@ -106,7 +106,7 @@ def _is_map(field: FieldDescriptor) -> bool:
 
 
 def _message_value(descriptor: Descriptor, codec: ProtobufCodec) -> _Value:
-    """A function from a message to what Arrow takes."""
+    """Return a function from a message to what Arrow takes."""
     name = descriptor.full_name
     if name == _TIMESTAMP:
         return _microseconds
@@ -127,7 +127,7 @@ def _field_value(field: FieldDescriptor, codec: ProtobufCodec) -> _Value:
         value_of = _single_value(field.message_type.fields_by_name["value"], codec)
         return lambda entries: {_key(key): value_of(entries[key]) for key in entries}
     single = _single_value(field, codec)
-    return (lambda items: [single(one) for one in items]) if field.is_repeated else single
+    return (lambda items: [single(element) for element in items]) if field.is_repeated else single
 
 
 def _single_value(field: FieldDescriptor, codec: ProtobufCodec) -> _Value:

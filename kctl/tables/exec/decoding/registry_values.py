@@ -22,7 +22,7 @@ class RegistryDecoder(ABC):
     """Values of one schema without header, or of the schemas whose ids are in their headers."""
 
     def __init__(self, decoding: Decoding) -> None:
-        """Raises SchemaError for invalid schemas."""
+        """Compile the schemas; raise SchemaError for invalid ones."""
         kind = decoding.format.name
         self._readers = {id_: self.reader_of(schema_of_text(id_, kind, text)) for id_, text in decoding.schemas}
         self._arrow = arrow_type(decoding.type)
@@ -30,7 +30,7 @@ class RegistryDecoder(ABC):
 
     @abstractmethod
     def reader_of(self, schema: Schema) -> Callable[[bytes], Any]:
-        """A function from a payload to a value that Arrow takes, which raises SchemaError."""
+        """Return a function from a payload to a value that Arrow takes, which raises SchemaError."""
 
     def decode(self, raw: pa.Array) -> DecodedColumn:
         """See ColumnDecoder."""
@@ -54,7 +54,7 @@ class RegistryDecoder(ABC):
         return self._readers[schema_id](payload)
 
     def _array(self, values: Sequence[Any], misfits: dict[int, str]) -> pa.Array:
-        """The column; values that Arrow refuses, such as too large decimals, become null and misfits."""
+        """Return the column; values that Arrow refuses, such as too large decimals, become null and misfits."""
         try:
             return self._converted(values)
         except _CONVERSION_ERRORS:
@@ -74,22 +74,26 @@ class RegistryDecoder(ABC):
 
 
 def _converter(type_: Type) -> _Convert | None:
-    """A function that turns maps within a value into lists of pairs, as Arrow takes them; None without maps."""
+    """Return a function that turns maps within a value into lists of pairs, as Arrow takes them; None without maps."""
     match type_:
         case Struct(fields):
-            inner = {name: convert for name, one in fields if (convert := _converter(one)) is not None}
+            inner = {name: convert for name, field_type in fields if (convert := _converter(field_type)) is not None}
             if not inner:
                 return None
             return lambda value: (
                 None
                 if value is None
-                else {name: inner[name](one) if name in inner else one for name, one in value.items()}
+                else {name: inner[name](member) if name in inner else member for name, member in value.items()}
             )
         case ListOf(item):
-            each = _converter(item)
-            return None if each is None else lambda value: None if value is None else [each(one) for one in value]
-        case MapOf(one):
-            convert = _converter(one) or _same
+            convert_item = _converter(item)
+            return (
+                None
+                if convert_item is None
+                else lambda value: None if value is None else [convert_item(element) for element in value]
+            )
+        case MapOf(value_type):
+            convert = _converter(value_type) or _same
             return lambda value: None if value is None else [(name, convert(item)) for name, item in value.items()]
     return None
 

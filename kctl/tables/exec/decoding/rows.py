@@ -45,19 +45,19 @@ class RowFilter:
     """The condition of --where for the records of a topic."""
 
     def __init__(self, where: str, columns: Columns) -> None:
-        """Raises UsageError."""
+        """Type the condition, or raise UsageError."""
         self._condition = typed(parse_where(where), columns)
         self._decoder = BatchDecoder(columns)
 
     def filtered(self, batch: pa.RecordBatch) -> Filtered:
-        """Filters decoded records."""
+        """Filter decoded records."""
         if not batch.num_rows:
             return Filtered(batch, 0)
         kept = batch.filter(_mask(self._condition, batch), null_selection_behavior="drop")
         return Filtered(kept, batch.num_rows - kept.num_rows)
 
     def filtered_records(self, batch: pa.RecordBatch) -> Filtered:
-        """Filters records that are not decoded; those that cannot be decoded remain, as an export keeps them."""
+        """Filter records that are not decoded; those that cannot be decoded remain, as an export keeps them."""
         fitting = self._decoder.decode(batch).fitting
         mask = pc.fill_null(_mask(self._condition, fitting), False)
         removed = fitting.column("offset").filter(pc.invert(mask))
@@ -66,7 +66,7 @@ class RowFilter:
 
 
 def selected(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:
-    """The schema with the columns that --select names, and those that identify a record; all for no names."""
+    """Return the schema with the columns that --select names, and those that identify a record; all for no names."""
     if not names:
         return schema
     paths = {tuple(name.split(".")) for name in names}
@@ -75,10 +75,10 @@ def selected(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:
 
 
 def projected(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The batch with the columns of `schema`, a selection of its own."""
+    """Return the batch with the columns of `schema`, a selection of its own."""
     if len(batch.schema) == len(schema) and batch.schema.equals(schema):
         return batch
-    return pa.RecordBatch.from_arrays([_array(batch.column(one.name), one) for one in schema], schema=schema)
+    return pa.RecordBatch.from_arrays([_array(batch.column(field.name), field) for field in schema], schema=schema)
 
 
 IDENTITY = frozenset({"topic", "partition", "offset", "incarnation"})
@@ -91,14 +91,14 @@ def _pruned(field: pa.Field, paths: set[tuple[str, ...]]) -> pa.Field | None:
         return field
     if not here or not pa.types.is_struct(field.type):
         return None
-    inner = [one for child in field.type if (one := _pruned(child, here)) is not None]
+    inner = [pruned for child in field.type if (pruned := _pruned(child, here)) is not None]
     return field.with_type(pa.struct(inner)) if inner else None
 
 
 def _array(array: pa.Array, field: pa.Field) -> pa.Array:
     if array.type.equals(field.type):
         return array
-    children = [_array(pc.struct_field(array, [one.name]), one) for one in field.type]
+    children = [_array(pc.struct_field(array, [child.name]), child) for child in field.type]
     return pa.StructArray.from_arrays(children, fields=list(field.type), mask=array.is_null())
 
 
@@ -124,7 +124,7 @@ def _mask(condition: TypedCondition, batch: pa.RecordBatch) -> pa.Array:
 
 
 def _none_of(column: pa.Array) -> pa.Array:
-    """What IN without literals means: false, and unknown for null."""
+    """Return what IN without literals means: false, and unknown for null."""
     return pc.if_else(pc.is_null(column), pa.scalar(None, pa.bool_()), pa.scalar(False))
 
 
@@ -134,6 +134,6 @@ def _column(batch: pa.RecordBatch, path: Sequence[str]) -> pa.Array:
 
 
 def _scalar(literal: object, type_: pa.DataType) -> pa.Scalar:
-    """The literal with the type of its column, or one with which it can be compared."""
+    """Return the literal with the type of its column, or one with which it can be compared."""
     is_number = isinstance(literal, int | float) and not isinstance(literal, bool)
     return pa.scalar(literal) if is_number else pa.scalar(literal, type_)

@@ -85,7 +85,7 @@ class VariantEncoder:
         self._remembered = 0
 
     def encode(self, text: str) -> Variant:
-        """The value of a text.  Raises NotVariant."""
+        """Return the value of a text.  Raises NotVariant."""
         if len(text) > EXPORT_VARIANT_BYTES_MAX:
             raise NotVariant(_TOO_LARGE)
         try:
@@ -109,7 +109,10 @@ class VariantEncoder:
         return Variant(metadata, value)
 
     def _encoded(self, values: Iterable[Any], levels: int) -> list[bytes]:
-        """Values that have at most `levels` levels of objects and lists.  An export takes most of its time here."""
+        """Return the values that have at most `levels` levels of objects and lists.
+
+        An export takes most of its time here.
+        """
         found: list[bytes] = []
         add = found.append
         for value in values:
@@ -138,7 +141,7 @@ class VariantEncoder:
         return found
 
     def _learned(self, names: tuple[str, ...]) -> _Shape:
-        """The shape of objects with these members, remembered if there are not too many."""
+        """Return the shape of objects with these members, remembered if there are not too many."""
         before = self._names
         ordered = tuple(sorted(names))
         new = [name for name in ordered if name not in before.ids]
@@ -179,7 +182,7 @@ class _Names:
         self._metadata: bytes | None = None
 
     def metadata(self) -> bytes:
-        """The dictionary of a value."""
+        """Return the dictionary of a value."""
         if self._metadata is None:
             texts = [name.encode() for name in self.ids]
             offsets = list(accumulate(map(len, texts), initial=0))
@@ -210,7 +213,7 @@ def _refuse(_constant: str) -> NoReturn:
 
 
 def _number(text: str) -> bytes:
-    """A number with a fraction or an exponent."""
+    """Encode a number with a fraction or an exponent."""
     whole, point, fraction = text.partition(".")
     scale = len(fraction)
     if point and scale <= _DECIMAL_DIGITS_MAX and len(whole) <= _DECIMAL_DIGITS_MAX + 1:
@@ -278,7 +281,7 @@ def _count(number: int) -> tuple[bool, bytes]:
 
 
 def _size(largest: int) -> int:
-    """Bytes that a number needs."""
+    """Return the bytes that a number needs."""
     return 1 if largest <= 0xFF else 2 if largest <= 0xFFFF else 3 if largest <= 0xFF_FFFF else 4
 
 
@@ -291,7 +294,7 @@ def _packed(numbers: Sequence[int], size: int) -> bytes:
 
 
 def json_text(metadata: bytes, value: bytes) -> str:
-    """The value as JSON; the inverse of VariantEncoder, apart from white space and the order of members.
+    """Return the value as JSON; the inverse of VariantEncoder, apart from white space and the order of members.
 
     Raises ValueError for bytes that are not a variant, and for types that it does not write, such as dates.
     """
@@ -353,7 +356,7 @@ class _Reader:
         texts = [self.text(at + offset, levels - 1) for offset in offsets[:-1]]
         if not is_object:
             return f"[{','.join(texts)}]"
-        names = [_quoted(self._names[one]) for one in ids]
+        names = [_quoted(self._names[name_id]) for name_id in ids]
         return "{" + ",".join([f"{name}:{text}" for name, text in zip(names, texts, strict=True)]) + "}"
 
     def _primitive(self, header: int, at: int) -> str:

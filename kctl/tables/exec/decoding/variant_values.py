@@ -14,7 +14,7 @@ class VariantDecoder:
     """JSON objects, lists and other values in UTF-8."""
 
     def __init__(self) -> None:
-        """Raises PackageMissing: an executor may have another pyarrow than the driver."""
+        """Prepare the decoder; raise PackageMissing: an executor may have another pyarrow than the driver."""
         require_variants()
         self._encoder = VariantEncoder()
 
@@ -29,11 +29,11 @@ class VariantDecoder:
             except NotVariant as error:
                 found.append(None)
                 misfits[index] = str(error)
-        pairs = [one or (b"", b"") for one in found]
+        pairs = [pair or (b"", b"") for pair in found]
         column = pa.StructArray.from_arrays(
             [pa.array([pair[part] for pair in pairs], pa.binary()) for part in (0, 1)],
             fields=list(VARIANT_TYPE),
-            mask=pa.array([one is None for one in found], pa.bool_()),
+            mask=pa.array([pair is None for pair in found], pa.bool_()),
         )
         return DecodedColumn([column], misfits)
 

@@ -48,7 +48,8 @@ _SHIFT_MAX = {BITS_32: 28, BITS_64: 63}
 
 
 def read_varints(buffer: Bytes, positions: Longs, bits: int) -> tuple[Longs, Longs]:
-    """The varints of 32 or 64 bits that start at `positions`, and the positions after them.  Raises CorruptRecords.
+    """Return the varints of 32 or 64 bits that start at `positions`, and the positions after them.  Raises
+    CorruptRecords.
 
     Bits beyond the type are ignored, as in Kafka's ByteUtils.
     """
@@ -178,7 +179,7 @@ _SIZE = struct.Struct("<I")
 
 
 def decompress_into(frame: memoryview, target: Bytes) -> int | None:
-    """The number of bytes that were written.
+    """Return the number of bytes that were written.
 
     None for frames with another header, damaged ones, and those that are longer than the target.
     """
@@ -251,7 +252,7 @@ def chunks(
     memories: Memories | None = None,
     on_corrupt: OnCorrupt | None = None,
 ) -> Iterator[Chunk]:
-    """The given batches of `data` in chunks of at least `size` bytes, the last one smaller.
+    """Yield the given batches of `data` in chunks of at least `size` bytes, the last one smaller.
 
     `memories` is for further calls of the same reader.  Checks the checksum of every batch.  Raises CorruptRecords for
     a corrupt batch, unless `on_corrupt` is called with it.
@@ -285,13 +286,13 @@ class _Memory:
         self._size = 0
 
     def room(self, size: int) -> Bytes:
-        """At least `size` bytes to fill, with any contents."""
+        """Return at least `size` bytes to fill, with any contents."""
         if self._size < size:
             self._file, self._size = io.BytesIO(bytes(size)), size
         return np.frombuffer(self._file.getbuffer(), np.uint8)
 
     def filled(self) -> bytes:
-        """All bytes.  What `room` has returned must no longer be in use."""
+        """Return all bytes.  What `room` has returned must no longer be in use."""
         return self._file.getvalue()
 
 
@@ -302,7 +303,7 @@ class Memories:
         self._all = cycle((_Memory(), _Memory()))
 
     def next(self) -> _Memory:
-        """That of the next chunk."""
+        """Return the memory of the next chunk."""
         return next(self._all)
 
 
@@ -321,7 +322,7 @@ class _Gathered:
         self.batches: list[BatchHeader] = []
 
     def add(self, batch: BatchHeader) -> None:
-        """Adds the records of a batch.  Raises CorruptRecords."""
+        """Add the records of a batch.  Raises CorruptRecords."""
         if not crc_ok(self._data, batch):
             raise CorruptRecords(f"the batch at offset {batch.base_offset} fails its checksum")
         if batch.record_count < 1:
@@ -339,7 +340,7 @@ class _Gathered:
         self._ends.append(self.size)
 
     def chunk(self) -> Chunk:
-        """The chunk."""
+        """Return the chunk."""
         group = self.batches
         if self._buffer is None:
             origin = group[0].position
@@ -352,14 +353,14 @@ class _Gathered:
         return Chunk(self._memory.filled(), starts, ends, group)
 
     def _begin(self) -> None:
-        """Copies the records of the batches that were not compressed."""
+        """Copy the records of the batches that were not compressed."""
         self._buffer = self._memory.room(max(self._capacity, self.size))
         self.size = 0
         for batch in self.batches:
             self._copy(self._region(batch))
 
     def _decompress_in_place(self, batch: BatchHeader) -> bool:
-        """Decompresses without a copy.
+        """Decompress without a copy.
 
         False for other codecs, and if this fails: `_region` finds what is wrong, or the batch needs more space.
         """

@@ -77,14 +77,14 @@ class TopicLeaders:
         self._found: dict[str, tuple[float, ClusterMetadata]] = {}
 
     async def metadata(self, topic: str) -> ClusterMetadata:
-        """The metadata, at most METADATA_AGE_S old.  Raises ApiError and ClusterUnreachable."""
+        """Return the metadata, at most METADATA_AGE_S old.  Raises ApiError and ClusterUnreachable."""
         held = self._found.get(topic)
         if held is None or self._clock() - held[0] > METADATA_AGE_S:
             held = self._found[topic] = (self._clock(), await self._client.metadata([topic]))
         return held[1]
 
     def forget(self, topic: str) -> None:
-        """Drops the metadata of a topic, which a response has shown to be old."""
+        """Drop the metadata of a topic, which a response has shown to be old."""
         self._found.pop(topic, None)
 
 
@@ -125,7 +125,7 @@ class RangeReader:
         self._thread.shutdown()
 
     def responses(self) -> Iterator[Fetched]:
-        """All responses in the order of offsets.
+        """Yield all responses in the order of offsets.
 
         Raises DataLoss, CorruptRecords, ApiError for errors of the leader, and ClusterUnreachable.
         """
@@ -151,7 +151,7 @@ class RangeReader:
             yield fetched
 
     def _select(self, partition: FetchedPartition, position: int) -> tuple[Fetched, int]:
-        """The requested batches, and the offset after the last batch."""
+        """Return the requested batches, and the offset after the last batch."""
         before = position
         complete_batches: list[BatchHeader] = []
         aborted: list[BatchHeader] = []
@@ -176,8 +176,8 @@ class RangeReader:
         return Fetched(partition.records, complete_batches, size, aborted), position
 
     def _after_unreadable(self, position: int, reason: str, cause: Exception | None = None) -> int:
-        """The first offset after `position` from which records can be read.  Raises CorruptRecords unless it is asked
-        for.
+        """Return the first offset after `position` from which records can be read.  Raises CorruptRecords unless it is
+        asked for.
 
         Batches are searched in steps that double and are halved then: the size of an unreadable one is unknown.
         """
@@ -199,7 +199,9 @@ class RangeReader:
         return end
 
     def _first_readable(self, offset: int) -> int | None:
-        """The base offset of the first batch that a fetch from an offset returns; None if it returns no whole one."""
+        """Return the base offset of the first batch that a fetch from an offset returns; None if it returns no whole
+        one.
+        """
 
         async def send_to() -> int | None:
             fetched = await self._request(offset)
@@ -213,7 +215,7 @@ class RangeReader:
             return None
 
     async def _request(self, position: int) -> FetchedPartition:
-        """One response of the leader, which may have no records."""
+        """Return one response of the leader, which may have no records."""
         return await retry(
             partial(self._request_from_leader, position),
             deadline=self._client.deadline(),
@@ -222,7 +224,7 @@ class RangeReader:
         )
 
     async def _fetch(self, position: int) -> tuple[FetchedPartition, int]:
-        """Fetches at least one batch from `position`; returns the position too, which changes on data loss."""
+        """Fetch at least one batch from `position`; return the position too, which changes on data loss."""
         deadline = self._client.deadline()
         while True:
             partition = await self._request(position)
@@ -281,7 +283,7 @@ class RangeReader:
         return leader
 
     async def _check_history(self, epoch: int, metadata: ClusterMetadata) -> None:
-        """Raises DataLoss if the leader's log lacks records that the range had at planning, or that were read."""
+        """Raise DataLoss if the leader's log lacks records that the range had at planning, or that were read."""
         tp, history = self._range.tp, self._history
         found = (await find_divergences(self._client, {tp: history}, {tp: epoch}, known=metadata)).get(tp)
         if isinstance(found, ApiError):
@@ -302,7 +304,7 @@ class RangeReader:
         self._leaders.forget(self._range.tp.topic)
 
     async def _require_end(self, position: int) -> None:
-        """Raises DataLoss if the log ends at the position.
+        """Raise DataLoss if the log ends at the position.
 
         The high watermark of a fetch does not tell: after an election it may be an older one for some time.
         ListOffsets is an error until it includes all records of earlier leaders (KIP-207).
@@ -316,7 +318,7 @@ class RangeReader:
             )
 
     async def _after_loss(self, position: int) -> int:
-        """The position after OFFSET_OUT_OF_RANGE: the log start, but not beyond the range."""
+        """Return the position after OFFSET_OUT_OF_RANGE: the log start, but not beyond the range."""
         tp = self._range.tp
         outcome = (await list_offsets(self._client, {tp: EARLIEST}))[tp]
         if isinstance(outcome, ApiError):

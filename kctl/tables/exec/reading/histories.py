@@ -22,14 +22,14 @@ UNKNOWN_HISTORY = History(-1)
 
 
 def history_of(high_watermark: int, leader_epoch: int) -> History:
-    """The history of a log with this high watermark, as its leader told it: the last record may be of an earlier
+    """Return the history of a log with this high watermark, as its leader told it: the last record may be of an earlier
     epoch.
     """
     return UNKNOWN_HISTORY if leader_epoch == NO_EPOCH else History(high_watermark, leader_epoch, is_of_leader=True)
 
 
 def affects(divergence: Divergence, end: int) -> bool:
-    """Whether the histories part before an offset; they may have been compared up to a later one."""
+    """Return whether the histories part before an offset; they may have been compared up to a later one."""
     return end > 0 and (divergence.end_offset is None or divergence.end_offset < end)
 
 
@@ -40,7 +40,7 @@ async def find_divergences(
     *,
     known: ClusterMetadata | None = None,
 ) -> Outcomes[Divergence]:
-    """Where the leaders' logs part from the histories, or the error of a partition; only these partitions.
+    """Return where the leaders' logs part from the histories, or the error of a partition; only these partitions.
 
     A leader does not lose its history while its epoch lasts, so it is asked only if its epoch in `current_epochs` is
     another one.  Raises ClusterUnreachable.
@@ -54,8 +54,12 @@ async def find_divergences(
     if not due:
         return {}
     outcomes = await check_positions(client, due, known=known)
-    found: Outcomes[Divergence] = {tp: one for tp, one in outcomes.items() if isinstance(one, (ApiError, Divergence))}
-    absent = {tp for tp, one in found.items() if isinstance(one, Divergence) and one.end_offset is None}
+    found: Outcomes[Divergence] = {
+        tp: outcome for tp, outcome in outcomes.items() if isinstance(outcome, (ApiError, Divergence))
+    }
+    absent = {
+        tp for tp, divergence in found.items() if isinstance(divergence, Divergence) and divergence.end_offset is None
+    }
     if absent:
         # A log with messages of formats before 2 has no epochs, so that its leader does not find its own either.
         own = {tp: History(0, current_epochs[tp]) for tp in absent}

@@ -52,7 +52,7 @@ class Headers(NamedTuple):
 
 
 def locate(chunk: Chunk) -> Fields:
-    """Finds the fields of every record.  Raises CorruptRecords."""
+    """Find the fields of every record.  Raises CorruptRecords."""
     return locate_with_walk(chunk) if walk_is_compiled() else locate_with_numpy(chunk)
 
 
@@ -85,7 +85,7 @@ def locate_with_numpy(chunk: Chunk) -> Fields:
 
 
 def locate_headers(buffer: Bytes, fields: Fields) -> Headers:
-    """Finds the headers; step j reads header j of all records that have one.  Raises CorruptRecords."""
+    """Find the headers; step j reads header j of all records that have one.  Raises CorruptRecords."""
     counts, positions = read_varints(buffer, fields.headers, BITS_32)
     if (counts < 0).any() or (counts > fields.ends - positions).any():
         raise CorruptRecords("a record claims more headers than it has bytes")

@@ -51,7 +51,7 @@ class Progress(NamedTuple):
         return self._replace(offsets=dict(offsets))
 
     def since(self, before: Progress | None) -> Progress:
-        """The same, with the histories of `before` where neither offset nor leader epoch have changed.
+        """Return the same, with the histories of `before` where neither offset nor leader epoch have changed.
 
         A high watermark that moves alone, beyond an open transaction, is no reason for a batch.
         """
@@ -68,7 +68,7 @@ class Progress(NamedTuple):
 
 
 def progress_to_document(progress: Progress) -> dict[str, Any]:
-    """The progress as Spark stores it in a checkpoint."""
+    """Return the progress as Spark stores it in a checkpoint."""
     document: dict[str, Any] = dict(to_document(progress.offsets))
     histories: dict[str, dict[str, list[int]]] = {}
     for tp in sorted(progress.histories):
@@ -82,7 +82,7 @@ def progress_to_document(progress: Progress) -> dict[str, Any]:
 
 
 def progress_from_document(document: Mapping[str, Any]) -> Progress:
-    """The inverse of `progress_to_document`."""
+    """Return the inverse of `progress_to_document`."""
     return Progress(
         from_document({topic: found for topic, found in document.items() if topic not in {HISTORIES, TOPIC_IDS}}),
         {
@@ -95,7 +95,7 @@ def progress_from_document(document: Mapping[str, Any]) -> Progress:
 
 
 def to_document(offsets: Offsets) -> dict[str, dict[str, int]]:
-    """The offsets as Spark stores them in a checkpoint."""
+    """Return the offsets as Spark stores them in a checkpoint."""
     document: dict[str, dict[str, int]] = {}
     for tp in sorted(offsets):
         document.setdefault(tp.topic, {})[str(tp.partition)] = offsets[tp]
@@ -103,7 +103,7 @@ def to_document(offsets: Offsets) -> dict[str, dict[str, int]]:
 
 
 def from_document(document: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int]:
-    """The inverse of `to_document`."""
+    """Return the inverse of `to_document`."""
     return {
         TopicPartition(topic, int(partition)): offset
         for topic, partitions in document.items()
@@ -112,7 +112,7 @@ def from_document(document: Mapping[str, Mapping[str, int]]) -> dict[TopicPartit
 
 
 def parse_offsets(text: str, option: str) -> str | dict[TopicPartition, int]:
-    """Reads `earliest`, `latest` or JSON.  Raises UsageError."""
+    """Read `earliest`, `latest` or JSON.  Raises UsageError."""
     if text.lower() in {EARLIEST, LATEST}:
         return text.lower()
     try:
@@ -126,7 +126,8 @@ def parse_offsets(text: str, option: str) -> str | dict[TopicPartition, int]:
 
 
 def limited(start: Offsets, latest: Offsets, offsets_max: int) -> dict[TopicPartition, int]:
-    """The ends of a batch of about `offsets_max` offsets: each partition gets its share of the available offsets.
+    """Return the ends of a batch of about `offsets_max` offsets: each partition gets its share of the available
+    offsets.
 
     At least one offset of each partition that has one, so that all partitions progress.
     """
@@ -139,7 +140,7 @@ def limited(start: Offsets, latest: Offsets, offsets_max: int) -> dict[TopicPart
 
 
 def cut(start: int, end: int, offsets_max: int | None) -> list[tuple[int, int]]:
-    """The range [start, end) in parts of at most `offsets_max` offsets, of similar size.
+    """Return the range [start, end) in parts of at most `offsets_max` offsets, of similar size.
 
     Raises UsageError for more than SOURCE_TASKS_PER_PARTITION_MAX.
     """

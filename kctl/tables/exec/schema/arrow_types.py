@@ -32,10 +32,10 @@ _NAMES = {arrow: name for name, arrow in _ARROW.items()} | {pa.large_binary(): "
 
 
 def arrow_type(type_: Type) -> pa.DataType:
-    """The type of a column."""
+    """Return the type of a column."""
     match type_:
         case Struct(fields):
-            return pa.struct([pa.field(name, arrow_type(one)) for name, one in fields])
+            return pa.struct([pa.field(name, arrow_type(field_type)) for name, field_type in fields])
         case ListOf(item):
             return pa.list_(pa.field("element", arrow_type(item)))
         case MapOf(value):
@@ -45,9 +45,9 @@ def arrow_type(type_: Type) -> pa.DataType:
 
 
 def column_type(arrow: pa.DataType) -> Type:
-    """The inverse of `arrow_type`, for the columns of tables; other types are given their Arrow name."""
+    """Return the inverse of `arrow_type`, for the columns of tables; other types are given their Arrow name."""
     if pa.types.is_struct(arrow) and arrow not in _NAMES:
-        return Struct(tuple((one.name, column_type(one.type)) for one in arrow))
+        return Struct(tuple((field.name, column_type(field.type)) for field in arrow))
     if pa.types.is_list(arrow) or pa.types.is_large_list(arrow):
         return ListOf(column_type(arrow.value_type))
     if pa.types.is_map(arrow):
@@ -58,14 +58,14 @@ def column_type(arrow: pa.DataType) -> Type:
 
 
 def held_columns(columns: pa.Schema, name: str) -> Type:
-    """The type of key or value in a table; a struct without fields has no column."""
+    """Return the type of key or value in a table; a struct without fields has no column."""
     if name in columns.names:
         return column_type(columns.field(name).type)
     return Struct()
 
 
 def has_columns(held: pa.Schema, new: pa.Schema) -> bool:
-    """Whether all columns of `new`, also nested ones, are in `held`."""
+    """Return whether all columns of `new`, also nested ones, are in `held`."""
     return set(_paths(new)) <= set(_paths(held))
 
 
@@ -75,7 +75,7 @@ def _paths(schema: pa.Schema) -> Iterable[str]:
 
 
 def leaf_paths(field: pa.Field, path: str = "") -> Iterable[str]:
-    """The paths of the leaves of a column in a Parquet file."""
+    """Yield the paths of the leaves of a column in a Parquet file."""
     here = f"{path}.{field.name}" if path else field.name
     if pa.types.is_struct(field.type):
         for child in field.type:

@@ -34,12 +34,12 @@ _LOGICAL = {"date": "int", "timestamp-millis": "long", "timestamp-micros": "long
 
 
 def prepared(schema: Schema) -> Schema:
-    """The schema, and those it uses, as they have to be for reading values.  Raises SchemaError."""
+    """Return the schema, and those it uses, as they have to be for reading values.  Raises SchemaError."""
     names = count()
     try:
         used = {
-            name: one._replace(text=json.dumps(_prepared(json.loads(one.text), names)))
-            for name, one in schema.by_reference.items()
+            name: used_schema._replace(text=json.dumps(_prepared(json.loads(used_schema.text), names)))
+            for name, used_schema in schema.by_reference.items()
         }
         return schema._replace(text=json.dumps(_prepared(json.loads(schema.text), names)), by_reference=used)
     except (ValueError, KeyError, TypeError, RecursionError):
@@ -48,10 +48,10 @@ def prepared(schema: Schema) -> Schema:
 
 def _prepared(schema: Any, names: count[int]) -> Any:
     if isinstance(schema, list):
-        branches = [_prepared(one, names) for one in schema]
-        if len([one for one in branches if one != "null"]) < 2:
+        branches = [_prepared(branch, names) for branch in schema]
+        if len([branch for branch in branches if branch != "null"]) < 2:
             return branches
-        return [one if one == "null" else _wrapped(one, names) for one in branches]
+        return [branch if branch == "null" else _wrapped(branch, names) for branch in branches]
     if not isinstance(schema, dict):
         return schema
     prepared = dict(schema)
@@ -62,7 +62,9 @@ def _prepared(schema: Any, names: count[int]) -> Any:
             prepared[name] = _prepared(prepared[name], names)
     if isinstance(schema.get("fields"), list):
         # Defaults are not used for reading, and may not fit a union that has become records.
-        prepared["fields"] = [{"name": one["name"], "type": _prepared(one["type"], names)} for one in schema["fields"]]
+        prepared["fields"] = [
+            {"name": field["name"], "type": _prepared(field["type"], names)} for field in schema["fields"]
+        ]
     return prepared
 
 
@@ -73,7 +75,7 @@ def _wrapped(branch: Any, names: count[int]) -> dict[str, Any]:
 
 
 def _is_column(schema: dict[str, Any]) -> bool:
-    """Whether the logical type has a column."""
+    """Return whether the logical type has a column."""
     logical = schema.get("logicalType")
     if logical == "decimal":
         precision: Any = schema.get("precision")
@@ -85,7 +87,7 @@ def _is_column(schema: dict[str, Any]) -> bool:
 
 
 def column_of(parsed: Any, named: dict[str, Any], path: str) -> Type:
-    """The type of a schema as fastavro parses it, after preparation.  Raises UsageError if it has none."""
+    """Return the type of a schema as fastavro parses it, after preparation.  Raises UsageError if it has none."""
     found = _Columns(named, path).column_of(parsed, path, frozenset())
     if found is None:
         raise UsageError(f"the Avro schema of {path} has no values other than null")
@@ -100,7 +102,7 @@ class _Columns:
         self._count = TypeCount(name)
 
     def column_of(self, schema: Any, path: str, within: frozenset[str]) -> Type | None:
-        """The type of a schema at some place; None for what is always null.  Raises UsageError."""
+        """Return the type of a schema at some place; None for what is always null.  Raises UsageError."""
         self._count.add()
         if isinstance(schema, list):
             return self._union(schema, path, within)
@@ -132,15 +134,15 @@ class _Columns:
                     raise UsageError(f"the Avro schema is recursive at {path}, which columns cannot be")
                 inner = within | {schema["name"]}
                 fields = [
-                    (one["name"], self.column_of(one["type"], f"{path}.{one['name']}", inner))
-                    for one in schema["fields"]
+                    (field["name"], self.column_of(field["type"], f"{path}.{field['name']}", inner))
+                    for field in schema["fields"]
                 ]
                 kept = tuple((name, type_) for name, type_ in fields if type_ is not None)
                 return Struct(kept) if kept else None
         return self.column_of(kind, path, within)
 
     def _union(self, branches: list[Any], path: str, within: frozenset[str]) -> Type | None:
-        found = [self.column_of(one, path, within) for one in branches]
+        found = [self.column_of(branch, path, within) for branch in branches]
         types = [type_ for type_ in found if type_ is not None]
         if len(types) < 2:
             return types[0] if types else None

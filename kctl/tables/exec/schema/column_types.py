@@ -118,7 +118,7 @@ UNDECODED = Columns()
 
 
 def is_column_name(name: str) -> bool:
-    """Whether all kinds of tables accept the name of a field."""
+    """Return whether all kinds of tables accept the name of a field."""
     return bool(_NAME.fullmatch(name))
 
 
@@ -126,7 +126,7 @@ def type_to_json(type_: Type) -> Any:
     """See above."""
     match type_:
         case Struct(fields):
-            return {"struct": {name: type_to_json(one) for name, one in fields}}
+            return {"struct": {name: type_to_json(field_type) for name, field_type in fields}}
         case ListOf(item):
             return {"list": type_to_json(item)}
         case MapOf(value):
@@ -135,12 +135,12 @@ def type_to_json(type_: Type) -> Any:
 
 
 def type_from_json(document: Any) -> Type:
-    """The inverse of `type_to_json`.  Raises ValueError."""
+    """Return the inverse of `type_to_json`.  Raises ValueError."""
     match document:
         case str() if document in NAMES or _DECIMAL.fullmatch(document):
             return document
         case {"struct": dict(fields)}:
-            return Struct(tuple((name, type_from_json(one)) for name, one in fields.items()))
+            return Struct(tuple((name, type_from_json(field_type)) for name, field_type in fields.items()))
         case {"list": item}:
             return ListOf(type_from_json(item))
         case {"map": value}:
@@ -149,13 +149,13 @@ def type_from_json(document: Any) -> Type:
 
 
 def decimal_of(name: str) -> tuple[int, int] | None:
-    """(precision, scale) of a decimal type; None for other types."""
+    """Return (precision, scale) of a decimal type; None for other types."""
     found = _DECIMAL.fullmatch(name)
     return (int(found[1]), int(found[2])) if found else None
 
 
 def decoding_to_json(decoding: Decoding) -> dict[str, Any]:
-    """A decoding as it is written to plans."""
+    """Return a decoding as it is written to plans."""
     return {
         "format": decoding.format.value,
         "type": type_to_json(decoding.type),
@@ -165,19 +165,19 @@ def decoding_to_json(decoding: Decoding) -> dict[str, Any]:
 
 
 def columns_to_json(columns: Columns) -> dict[str, Any]:
-    """The decodings of a topic; nothing if there are none."""
+    """Return the decodings of a topic; nothing if there are none."""
     if not columns.are_typed:
         return {}
     return {"key": decoding_to_json(columns.key), "value": decoding_to_json(columns.value)}
 
 
 def columns_from_json(document: Mapping[str, Any]) -> Columns:
-    """The inverse of `columns_to_json`; other members are ignored."""
+    """Return the inverse of `columns_to_json`; other members are ignored."""
     return Columns(decoding_from_json(document.get("key")), decoding_from_json(document.get("value")))
 
 
 def decoding_from_json(document: Any) -> Decoding:
-    """The inverse of `decoding_to_json`; None, as in plans of earlier versions, is binary."""
+    """Return the inverse of `decoding_to_json`; None, as in plans of earlier versions, is binary."""
     if document is None:
         return Decoding()
     return Decoding(
@@ -198,8 +198,8 @@ def extended(held: Type, new: Type, name: str, *, is_strict: bool = True, widens
         case Struct(fields), Struct(more):
             added = dict(more)
             merged = [
-                (one, extended(type_, added.pop(one, type_), f"{name}.{one}", is_strict=is_strict, widens=widens))
-                for one, type_ in fields
+                (child, extended(type_, added.pop(child, type_), f"{name}.{child}", is_strict=is_strict, widens=widens))
+                for child, type_ in fields
             ]
             return Struct((*merged, *_without_case_twins(merged, added)))
         case ListOf(item), ListOf(other):
@@ -219,24 +219,26 @@ def extended(held: Type, new: Type, name: str, *, is_strict: bool = True, widens
 
 
 def _without_case_twins(held: list[tuple[str, Type]], added: dict[str, Type]) -> list[tuple[str, Type]]:
-    """The added fields whose names differ from those of others in more than case; `bounded` refuses other schemas."""
-    taken = {one.lower() for one, _ in held}
+    """Return the added fields whose names differ from those of others in more than case; `bounded` refuses other
+    schemas.
+    """
+    taken = {held_name.lower() for held_name, _ in held}
     kept = []
-    for one, type_ in added.items():
-        if one.lower() not in taken:
-            taken.add(one.lower())
-            kept.append((one, type_))
+    for added_name, type_ in added.items():
+        if added_name.lower() not in taken:
+            taken.add(added_name.lower())
+            kept.append((added_name, type_))
     return kept
 
 
 def check_path(path: Sequence[str], type_: Type, option: str) -> None:
-    """Raises UsageError if a path goes into a variant; `type_` is that of its first column."""
+    """Raise UsageError if a path goes into a variant; `type_` is that of its first column."""
     if type_ == VARIANT and path[1:]:
         raise UsageError(f"{option}: {path[0]} is a variant, whose members are not columns: use --{path[0]} json")
 
 
 def kind_of(type_: Type) -> str:
-    """The type in one word, for messages."""
+    """Return the type in one word, for messages."""
     match type_:
         case Struct():
             return "a struct"
@@ -258,7 +260,7 @@ class TypeCount:
         self._found = 0
 
     def add(self) -> None:
-        """Counts a type.  Raises UsageError."""
+        """Count a type.  Raises UsageError."""
         self._found += 1
         if self._found > EXPORT_SCHEMA_TYPES_MAX:
             raise UsageError(
@@ -267,7 +269,10 @@ class TypeCount:
 
 
 def bounded(type_: Type, name: str) -> Type:
-    """The type itself.  Raises UsageError for too many columns or levels, or a name that tables do not accept."""
+    """Return the type itself.
+
+    Raises UsageError for too many columns or levels, or a name that tables do not accept.
+    """
     columns = leaves(type_, name)
     if len(columns) > EXPORT_COLUMNS_MAX:
         raise UsageError(f"the schema of {name} has {len(columns)} columns; at most {EXPORT_COLUMNS_MAX} are supported")
@@ -282,19 +287,19 @@ def _check_names(type_: Type, path: str, depth: int) -> None:
         case Struct(fields):
             if len({name.lower() for name, _ in fields}) < len(fields):
                 raise UsageError(f"{path} has fields whose names differ only in case, which tables do not allow")
-            for name, one in fields:
+            for name, field_type in fields:
                 if not is_column_name(name):
                     raise UsageError(f"the field {name!r} of {path} has a name that tables do not accept")
-                _check_names(one, f"{path}.{name}", depth + 1)
+                _check_names(field_type, f"{path}.{name}", depth + 1)
         case ListOf(inner) | MapOf(inner):
             _check_names(inner, f"{path}[]", depth + 1)
 
 
 def leaves(type_: Type, path: str) -> list[tuple[str, str]]:
-    """(path, type) of all columns below a type: value.id, value.tags[], value.prices[]."""
+    """Return (path, type) of all columns below a type: value.id, value.tags[], value.prices[]."""
     match type_:
         case Struct(fields):
-            return [leaf for name, one in fields for leaf in leaves(one, f"{path}.{name}")]
+            return [leaf for name, field_type in fields for leaf in leaves(field_type, f"{path}.{name}")]
         case ListOf(inner) | MapOf(inner):
             return leaves(inner, f"{path}[]")
     return [(path, type_)]

@@ -43,7 +43,7 @@ class NotJson(Exception):
 
 
 def parse(text: str | bytes) -> Any:
-    """The JSON value.  Raises NotJson, also for NaN and infinite numbers."""
+    """Return the JSON value.  Raises NotJson, also for NaN and infinite numbers."""
     try:
         value = json.loads(text, parse_constant=_refuse)
     except RecursionError:
@@ -58,7 +58,7 @@ def parse(text: str | bytes) -> Any:
 
 
 def _is_deep(text: str | bytes, value: Any) -> bool:
-    """Whether a value has more than EXPORT_JSON_DEPTH_MAX levels.
+    """Return whether a value has more than EXPORT_JSON_DEPTH_MAX levels.
 
     Python's own bound depends on the stack of the caller, so that two attempts of a task could disagree.
     """
@@ -67,8 +67,12 @@ def _is_deep(text: str | bytes, value: Any) -> bool:
         return False
     level = [value]
     for _ in range(EXPORT_JSON_DEPTH_MAX + 1):
-        inner = [one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list)]
-        level = [one for items in inner for one in items]
+        inner = [
+            element.values() if isinstance(element, dict) else element
+            for element in level
+            if isinstance(element, dict | list)
+        ]
+        level = [element for items in inner for element in items]
         if not inner:
             return False
     return True
@@ -79,7 +83,7 @@ def _refuse(_constant: str) -> NoReturn:
 
 
 def inferred(texts: Iterable[str | bytes]) -> Struct:
-    """The columns of JSON objects; texts that are not objects are ignored."""
+    """Return the columns of JSON objects; texts that are not objects are ignored."""
     found: Type = Struct()
     for text in texts:
         try:
@@ -107,10 +111,10 @@ def _type_of(value: Any, depth: int) -> Type:
         case str():
             return STRING
         case dict():
-            return Struct(tuple((name, _type_of(one, depth + 1)) for name, one in value.items()))
+            return Struct(tuple((name, _type_of(member, depth + 1)) for name, member in value.items()))
     item: Type = _UNKNOWN
-    for one in value:
-        item = _merged(item, _type_of(one, depth + 1))
+    for element in value:
+        item = _merged(item, _type_of(element, depth + 1))
     return ListOf(item)
 
 
@@ -122,8 +126,8 @@ def _merged(a: Type, b: Type) -> Type:
             return b
         case Struct(fields), Struct(more):
             together = dict(fields)
-            for name, one in more:
-                together[name] = _merged(together.get(name, _UNKNOWN), one)
+            for name, field_type in more:
+                together[name] = _merged(together.get(name, _UNKNOWN), field_type)
             return Struct(tuple(together.items()))
         case ListOf(item), ListOf(other):
             return ListOf(_merged(item, other))
@@ -133,15 +137,15 @@ def _merged(a: Type, b: Type) -> Type:
 
 
 def _pruned(type_: Type, room: list[int]) -> Type | None:
-    """The type without fields that have no column; `room` is the number of columns that may still be added."""
+    """Return the type without fields that have no column; `room` is the number of columns that may still be added."""
     match type_:
         case Struct(fields):
             kept: list[tuple[str, Type]] = []
             taken: set[str] = set()
-            for name, one in fields:
+            for name, field_type in fields:
                 if name.lower() in taken or not is_column_name(name):
                     continue
-                if (pruned := _pruned(one, room)) is not None:
+                if (pruned := _pruned(field_type, room)) is not None:
                     kept.append((name, pruned))
                     taken.add(name.lower())
             return Struct(tuple(kept)) if kept else None
@@ -155,14 +159,17 @@ def _pruned(type_: Type, room: list[int]) -> Type | None:
 
 
 def divided(value: Any, type_: Type, path: str, misfits: list[str]) -> tuple[Any, Any]:
-    """(what fits the type, the rest).  Adds a text for each value of another type than its column to `misfits`."""
+    """Return what fits the type, and the rest.
+
+    Adds a text for each value of another type than its column to `misfits`.
+    """
     if value is None:
         return None, NOTHING
     match type_:
         case Struct(fields) if isinstance(value, dict):
             return _divided_object(value, dict(fields), path, misfits)
         case ListOf(item) if isinstance(value, list):
-            pairs = [divided(one, item, f"{path}[]", misfits) for one in value]
+            pairs = [divided(element, item, f"{path}[]", misfits) for element in value]
             is_whole = all(rest is NOTHING for _, rest in pairs)
             return [fitting for fitting, _ in pairs], NOTHING if is_whole else value
         case str() if _fits(value, type_):
@@ -176,11 +183,11 @@ def _divided_object(
 ) -> tuple[dict[str, Any], Any]:
     fitting: dict[str, Any] = {}
     rest: dict[str, Any] = {}
-    for name, one in value.items():
+    for name, member in value.items():
         if name in fields:
-            fitting[name], left = divided(one, fields[name], f"{path}.{name}", misfits)
+            fitting[name], left = divided(member, fields[name], f"{path}.{name}", misfits)
         else:
-            left = NOTHING if one is None else one
+            left = NOTHING if member is None else member
         if left is not NOTHING:
             rest[name] = left
     return fitting, rest or NOTHING
@@ -207,7 +214,7 @@ def _is_finite(value: int) -> bool:
 
 
 def _is_utf8(text: str) -> bool:
-    """Whether the text has no half of a surrogate pair, which JSON can escape."""
+    """Return whether the text has no half of a surrogate pair, which JSON can escape."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -20,21 +20,21 @@ HEADER_MAP = pa.map_(pa.string(), pa.binary())
 
 
 def headers_type(form: HeaderForm) -> pa.DataType:
-    """The type of the column."""
+    """Return the type of the column."""
     if form.form == MAP:
         return HEADER_MAP
     return pa.struct([pa.field(name, pa.binary()) for name in form.names]) if form.form == COLUMNS else HEADERS
 
 
 def form_of(type_: pa.DataType) -> HeaderForm:
-    """The form of a column in a file."""
+    """Return the form of a column in a file."""
     if pa.types.is_map(type_):
         return HeaderForm(MAP)
-    return HeaderForm(COLUMNS, tuple(one.name for one in type_)) if pa.types.is_struct(type_) else HEADER_LIST
+    return HeaderForm(COLUMNS, tuple(field.name for field in type_)) if pa.types.is_struct(type_) else HEADER_LIST
 
 
 def formed(batch: pa.RecordBatch, form: HeaderForm) -> pa.RecordBatch:
-    """The batch with its headers in this form, if they are a list.
+    """Return the batch with its headers in this form, if they are a list.
 
     Of several entries with the same name, the last one counts, as for Kafka's `lastHeader`.
     """
@@ -47,7 +47,7 @@ def formed(batch: pa.RecordBatch, form: HeaderForm) -> pa.RecordBatch:
 
 
 def entries_of(column: pa.Array) -> pa.ListArray:
-    """The headers of any form as a list; those of a struct without a value are left out."""
+    """Return the headers of any form as a list; those of a struct without a value are left out."""
     if _is_list(column.type):
         return column.cast(HEADERS)
     if pa.types.is_map(column.type):
@@ -70,7 +70,7 @@ def _is_list(type_: pa.DataType) -> bool:
 
 
 def _entries(column: pa.ListArray) -> tuple[NDArray[np.int64], pa.StructArray]:
-    """The row of each entry, and the entries."""
+    """Return the row of each entry, and the entries."""
     counts = column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
     return np.repeat(np.arange(len(counts)), counts), column.flatten()
 
@@ -132,7 +132,7 @@ def schema(
     columns: Columns = UNDECODED,
     headers: HeaderForm = HEADER_LIST,
 ) -> pa.Schema:
-    """The Arrow schema of a file; undecoded, Spark reads it as the schema of its Kafka source."""
+    """Return the Arrow schema of a file; undecoded, Spark reads it as the schema of its Kafka source."""
     return pa.schema(
         [
             *fields_of("key", columns.key),
@@ -145,7 +145,7 @@ def schema(
 
 
 def fields_of(name: str, decoding: Decoding) -> list[pa.Field]:
-    """The columns of keys or values: `name`, and `name_rest` with JSON of what has no column.
+    """Return the columns of keys or values: `name`, and `name_rest` with JSON of what has no column.
 
     A struct without fields, which files cannot have, is left out until a field is known.
     """
@@ -154,7 +154,7 @@ def fields_of(name: str, decoding: Decoding) -> list[pa.Field]:
 
 
 def within_calendar(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch with timestamps of the years 1 to 9999; others become the first or last of these.
+    """Return the batch with timestamps of the years 1 to 9999; others become the first or last of these.
 
     The libraries of table formats fail on others, for example of a producer that gave microseconds for milliseconds.
     """
@@ -167,12 +167,12 @@ def within_calendar(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def with_reason(batch: pa.RecordBatch, reason: str) -> pa.RecordBatch:
-    """Records as dead letters."""
+    """Return the records as dead letters."""
     return batch.append_column(REASON, pa.repeat(pa.scalar(reason, REASON.type), batch.num_rows))
 
 
 def with_incarnation(batch: pa.RecordBatch, incarnation: int) -> pa.RecordBatch:
-    """The batch with the column `incarnation`, unless it is 0."""
+    """Return the batch with the column `incarnation`, unless it is 0."""
     if not incarnation:
         return batch
     column = pa.repeat(pa.scalar(incarnation, INCARNATION.type), batch.num_rows)

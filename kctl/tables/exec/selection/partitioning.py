@@ -61,7 +61,7 @@ class Partitioning:
             )
 
     def __bool__(self) -> bool:
-        """Whether there are partitions."""
+        """Return whether there are partitions."""
         return self.by != NONE
 
     @property
@@ -80,7 +80,7 @@ class Partitioning:
         return {NONE: (), DATE: ("date",), HOUR: ("date", "hour")}.get(self.by) or self.field[-1:]
 
     def field_type(self, topic: str, columns: Columns) -> Type:
-        """The type of the field.  Raises UsageError if there is no such field, or it is not suitable."""
+        """Return the type of the field.  Raises UsageError if there is no such field, or it is not suitable."""
         type_ = columns.value.type
         check_path(("value", *self.field), type_, f"--partition-by {self.by}")
         for name in self.field:
@@ -98,20 +98,20 @@ class Partitioning:
         return type_
 
     def names(self, values: Values) -> list[str]:
-        """The directories of a partition."""
+        """Return the directories of a partition."""
         return [f"{escaped(column)}={escaped(value)}" for column, value in zip(self.columns, values, strict=True)]
 
     def is_short(self, values: Values) -> bool:
-        """Whether the directories of the partition can be created."""
+        """Return whether the directories of the partition can be created."""
         return all(len(name.encode()) <= NAME_BYTES_MAX for name in self.names(values))
 
     def path(self, path: str, values: Values) -> str:
-        """The path of a file in a folder, for the planned path."""
+        """Return the path of a file in a folder, for the planned path."""
         directory, _, name = path.rpartition("/")
         return "/".join((directory, *self.names(values), name))
 
     def path_in_table(self, path: str, values: Values) -> str:
-        """The path of a file of a table, for the planned path."""
+        """Return the path of a file of a table, for the planned path."""
         if not self:
             return path
         if self.unit_us:
@@ -126,13 +126,13 @@ NO_PARTITIONS = Partitioning()
 
 
 def escaped(text: str | None) -> str:
-    """A name or value as a part of a directory's name."""
+    """Return a name or value as a part of a directory's name."""
     if not text:
         return NULL_NAME
     return "".join(f"%{ord(character):02X}" if character in _ESCAPED else character for character in text)
 
 
 def without_partitions(path: str) -> str:
-    """The planned path of a file in a folder: without the directories of partitions."""
+    """Return the planned path of a file in a folder: without the directories of partitions."""
     parts: Sequence[str] = path.split("/")
     return f"{parts[0]}/{parts[-1]}"

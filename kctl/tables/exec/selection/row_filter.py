@@ -81,7 +81,7 @@ TypedCondition = Comparison | IsIn | Like | IsNull | Opposite | Every | AnyOf
 
 
 def typed(condition: conditions.Condition, columns: Columns) -> TypedCondition:
-    """The condition for the columns.  Raises UsageError if it does not fit them."""
+    """Return the condition for the columns.  Raises UsageError if it does not fit them."""
     match condition:
         case Not(inner):
             return Opposite(typed(inner, columns))
@@ -113,7 +113,7 @@ def typed(condition: conditions.Condition, columns: Columns) -> TypedCondition:
 
 
 def _column(operand: conditions.Operand, columns: Columns) -> tuple[Column, Type]:
-    """The names and the type of the column that an operand names.  Raises UsageError."""
+    """Return the names and the type of the column that an operand names.  Raises UsageError."""
     if not isinstance(operand, Path):
         raise UsageError("--where: a condition on columns compares a column with literals")
     column = (operand.field, *map(str, operand.steps))
@@ -123,10 +123,10 @@ def _column(operand: conditions.Operand, columns: Columns) -> tuple[Column, Type
 
 
 def type_of(column: Column, columns: Columns, option: str = "--where") -> Type:
-    """The type of a column.  Raises UsageError if there is none."""
+    """Return the type of a column.  Raises UsageError if there is none."""
     name = column[0]
     known: dict[str, Type] = {**RECORD_TYPES, "key": columns.key.type, "value": columns.value.type}
-    known |= {f"{one}_rest": STRING for one in ("key", "value") if getattr(columns, one).has_rest}
+    known |= {f"{part}_rest": STRING for part in ("key", "value") if getattr(columns, part).has_rest}
     type_ = known.get(name)
     check_path(column, type_ or Struct(), option)
     for field in column[1:]:
@@ -139,7 +139,7 @@ def type_of(column: Column, columns: Columns, option: str = "--where") -> Type:
 
 
 def _literal(column: Column, literal: Constant, type_: Type) -> Literal:
-    """The literal as a value of a column's type.  Raises UsageError if it has none."""
+    """Return the literal as a value of a column's type.  Raises UsageError if it has none."""
     value: Json = literal.value
     found: Literal | None = None
     if isinstance(value, bool):

@@ -33,7 +33,7 @@ class RowSelection:
             parse_where(self.where)
 
     def check(self, columns: Columns, partition_by: Partitioning, *, include_headers: bool) -> None:
-        """Raises UsageError for columns that a topic does not have, and if the partitions need one that is left out."""
+        """Raise UsageError for columns that a topic does not have, and if the partitions need one that is left out."""
         if self.where:
             typed(parse_where(self.where), columns)
         for name in self.select:
@@ -68,7 +68,7 @@ class HeaderForm:
 
     @classmethod
     def parse(cls, text: str) -> HeaderForm:
-        """Reads `list`, `map` or `columns:NAME,NAME`."""
+        """Read `list`, `map` or `columns:NAME,NAME`."""
         form, colon, names = text.partition(":")
         if form in {LIST, MAP} and not colon:
             return cls(form)

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 @contextlib.contextmanager
 def damage_as_arrow_error() -> Iterator[None]:
-    """Raises pyarrow.ArrowInvalid, with one line, for all errors of damaged files.
+    """Raise pyarrow.ArrowInvalid, with one line, for all errors of damaged files.
 
     For damaged footers and pages pyarrow also raises OSError, without a number, and UnicodeDecodeError.
     """

@@ -43,7 +43,7 @@ class PathOutsideTarget(KctlError):
 
 
 def checked(path: str, location: str) -> str:
-    """Returns a path relative to a target.  Raises PathOutsideTarget for one that leaves it, or is absolute."""
+    """Return a path relative to a target.  Raises PathOutsideTarget for one that leaves it, or is absolute."""
     if path.startswith("/") or "://" in path or "\0" in path or {".", ".."}.intersection(path.split("/")):
         raise PathOutsideTarget(f"{path!r} is not in {location}: nothing is read or written there")
     return path
@@ -65,7 +65,7 @@ class Files(Protocol):
         ...
 
     def prepare(self, directories: Collection[str]) -> None:
-        """Creates directories of the log, durably; existing ones are fine."""
+        """Create directories of the log, durably; existing ones are fine."""
         ...
 
     def names(self, directory: str) -> list[str]:
@@ -73,50 +73,50 @@ class Files(Protocol):
         ...
 
     def sizes(self, directory: str) -> dict[str, int]:
-        """The sizes in bytes of all files below the directory, by path; empty if it does not exist."""
+        """Return the sizes in bytes of all files below the directory, by path; empty if it does not exist."""
         ...
 
     def size(self, path: str) -> int | None:
-        """The size of the file in bytes; None if it does not exist."""
+        """Return the size of the file in bytes; None if it does not exist."""
         ...
 
     def read(self, path: str) -> bytes:
-        """All bytes of the file.  Raises FileNotFoundError."""
+        """Return all bytes of the file.  Raises FileNotFoundError."""
         ...
 
     def open(self, path: str) -> IO[bytes]:
-        """The file for random access.  Raises FileNotFoundError."""
+        """Return the file for random access.  Raises FileNotFoundError."""
         ...
 
     def create(self, path: str, data: bytes) -> bool:
-        """Creates a small file with its contents, durably; False, and no change, if the name exists."""
+        """Create a small file with its contents, durably; False, and no change, if the name exists."""
         ...
 
     def scratch(self, path: str) -> Path:
-        """A new local path for writing what is to become `path`, unique to the caller."""
+        """Return a new local path for writing what is to become `path`, unique to the caller."""
         ...
 
     def publish(self, scratch: Path, path: str) -> bool:
-        """Gives a complete scratch file its name, durably; False if the name exists.
+        """Give a complete scratch file its name, durably; False if the name exists.
 
         The scratch file is removed in either case.
         """
         ...
 
     def discard(self, scratch: Path) -> None:
-        """Removes a scratch file; a missing one is fine."""
+        """Remove a scratch file; a missing one is fine."""
         ...
 
     def remove(self, path: str) -> None:
-        """Removes a file; a missing one is fine."""
+        """Remove a file; a missing one is fine."""
         ...
 
     def remove_scratch(self, directories: Collection[str]) -> None:
-        """Removes scratch files for these directories that interrupted processes left.  Requires the lock."""
+        """Remove scratch files for these directories that interrupted processes left.  Requires the lock."""
         ...
 
     def lock(self) -> AbstractContextManager[object]:
-        """Holds the lock of the target during the returned context.  Raises Locked."""
+        """Hold the lock of the target during the returned context.  Raises Locked."""
         ...
 
 
@@ -132,19 +132,19 @@ class DiskFiles:
         return str(self._folder)
 
     def prepare(self, directories: Collection[str]) -> None:
-        """Creates the directories and their missing parents, and syncs each parent."""
+        """Create the directories and their missing parents, and sync each parent."""
         for directory in directories:
             _make_directory(self._written(directory))
 
     def names(self, directory: str) -> list[str]:
-        """The sorted names in the directory; none if it does not exist."""
+        """Return the sorted names in the directory; none if it does not exist."""
         try:
             return sorted(os.listdir(self._at(directory)))
         except (FileNotFoundError, NotADirectoryError):
             return []
 
     def sizes(self, directory: str) -> dict[str, int]:
-        """The sizes of all files below the directory, by path; files that disappear meanwhile are left out."""
+        """Return the sizes of all files below the directory, by path; files that disappear meanwhile are left out."""
         found: dict[str, int] = {}
         root = self._folder
         folders = [checked(directory, self.location)]
@@ -161,35 +161,35 @@ class DiskFiles:
         return found
 
     def size(self, path: str) -> int | None:
-        """The size of the file in bytes; None if it does not exist."""
+        """Return the size of the file in bytes; None if it does not exist."""
         try:
             return os.path.getsize(self._at(path))
         except FileNotFoundError:
             return None
 
     def read(self, path: str) -> bytes:
-        """All bytes of the file.  Raises FileNotFoundError."""
+        """Return all bytes of the file.  Raises FileNotFoundError."""
         return self._at(path).read_bytes()
 
     def open(self, path: str) -> IO[bytes]:
-        """The file for random access.  Raises FileNotFoundError."""
+        """Return the file for random access.  Raises FileNotFoundError."""
         return self._at(path).open("rb")
 
     def create(self, path: str, data: bytes) -> bool:
-        """Writes the data to a scratch file and publishes it."""
+        """Write the data to a scratch file and publish it."""
         scratch = self.scratch(path)
         with scratch.open("xb") as file:
             file.write(data)
         return self.publish(scratch, path)
 
     def scratch(self, path: str) -> Path:
-        """A hidden name beside the final one; creates the directory."""
+        """Return a hidden name beside the final one; create the directory."""
         final = self._written(path)
         _make_directory(final.parent)
         return final.with_name(f".{final.name}.{uuid4().hex}{SCRATCH_SUFFIX}")
 
     def publish(self, scratch: Path, path: str) -> bool:
-        """Syncs the file and gives it its final name by a hard link, unless that name exists; False if it did.
+        """Sync the file and give it its final name by a hard link, unless that name exists; False if it did.
 
         The directory is synced and the scratch file removed in both cases.  Raises OSError where the file system has
         no hard links.
@@ -203,22 +203,22 @@ class DiskFiles:
         return is_first
 
     def discard(self, scratch: Path) -> None:
-        """Removes the scratch file if it exists."""
+        """Remove the scratch file if it exists."""
         scratch.unlink(missing_ok=True)
 
     def remove(self, path: str) -> None:
-        """Removes the file if it exists."""
+        """Remove the file if it exists."""
         self._written(path).unlink(missing_ok=True)
 
     def remove_scratch(self, directories: Collection[str]) -> None:
-        """Removes the scratch files in these directories."""
+        """Remove the scratch files in these directories."""
         for directory in directories:
             for name in self.names(directory):
                 if name.startswith(".") and name.endswith(SCRATCH_SUFFIX):
                     self.remove(f"{directory}/{name}".lstrip("/"))
 
     def lock(self) -> AbstractContextManager[object]:
-        """Locks a file (flock) until the context ends.  Raises Locked while another process holds the lock."""
+        """Lock a file (flock) until the context ends.  Raises Locked while another process holds the lock."""
         file = (self._folder / LOCK).open("ab")
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -228,7 +228,7 @@ class DiskFiles:
         return file
 
     def _at(self, path: str) -> Path:
-        """The file or directory with this path.  Raises PathOutsideTarget."""
+        """Return the file or directory with this path.  Raises PathOutsideTarget."""
         return self._folder / checked(path, self.location)
 
     def _written(self, path: str) -> Path:
@@ -245,7 +245,10 @@ class DiskFiles:
 
 
 def link_if_absent(scratch: Path, final: Path) -> bool:
-    """Links the file to another name; False if that name exists.  Raises OSError, with a remedy without hard links."""
+    """Link the file to another name; return False if that name exists.
+
+    Raises OSError, with a remedy without hard links.
+    """
     try:
         os.link(scratch, final)
     except FileExistsError:

@@ -71,22 +71,22 @@ class ObjectFiles:
             )
 
     def names(self, directory: str) -> list[str]:
-        """The sorted names of objects and prefixes below the directory."""
+        """Return the sorted names of objects and prefixes below the directory."""
         checked(directory, self._url)
         with self._failures(f"list {directory}"):
             found = obstore.list_with_delimiter(self._store, directory or None)
-        paths = [*found["common_prefixes"], *(one["path"] for one in found["objects"])]
+        paths = [*found["common_prefixes"], *(object_["path"] for object_ in found["objects"])]
         return sorted(path.rstrip("/").rpartition("/")[2] for path in paths)
 
     def sizes(self, directory: str) -> dict[str, int]:
-        """The sizes of all objects below the directory, by path."""
+        """Return the sizes of all objects below the directory, by path."""
         checked(directory, self._url)
         with self._failures(f"list {directory}"):
             pages = obstore.list(self._store, f"{directory}/" if directory else None)
-            return {one["path"]: int(one["size"]) for page in pages for one in page}
+            return {object_["path"]: int(object_["size"]) for page in pages for object_ in page}
 
     def size(self, path: str) -> int | None:
-        """The size of the object in bytes; None if it does not exist."""
+        """Return the size of the object in bytes; None if it does not exist."""
         checked(path, self._url)
         try:
             with self._failures(f"read {path}"):
@@ -95,24 +95,24 @@ class ObjectFiles:
             return None
 
     def read(self, path: str) -> bytes:
-        """All bytes of the object.  Raises FileNotFoundError."""
+        """Return all bytes of the object.  Raises FileNotFoundError."""
         checked(path, self._url)
         with self._failures(f"read {path}"):
             return bytes(obstore.get(self._store, path).bytes())
 
     def open(self, path: str) -> IO[bytes]:
-        """The object for random access by ranged reads.  Raises FileNotFoundError."""
+        """Return the object for random access by ranged reads.  Raises FileNotFoundError."""
         checked(path, self._url)
         with self._failures(f"read {path}"):
             reader = obstore.open_reader(self._store, path, buffer_size=READ_BYTES)
         return cast("IO[bytes]", io.BufferedReader(_RawReader(reader, self, path), READ_BYTES))
 
     def create(self, path: str, data: bytes) -> bool:
-        """Creates the object; False if it exists."""
+        """Create the object; False if it exists."""
         return self._put(path, data)
 
     def scratch(self, path: str) -> Path:
-        """A file without a name in the folder for temporary files (TMPDIR); it disappears with the process."""
+        """Return a file without a name in the folder for temporary files (TMPDIR); it disappears with the process."""
         checked(path, self._url)
         file = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `discard`
         scratch = Path(f"/dev/fd/{file.fileno()}")
@@ -120,7 +120,7 @@ class ObjectFiles:
         return scratch
 
     def publish(self, scratch: Path, path: str) -> bool:
-        """Uploads the file in one request, straight from the page cache, and removes it; False if the object exists.
+        """Upload the file in one request, straight from the page cache, and remove it; False if the object exists.
 
         Stores limit the size of a request.  A larger file is uploaded in parts; this cannot be conditional, and is
         preceded by a check instead.
@@ -143,12 +143,12 @@ class ObjectFiles:
             self.discard(scratch)
 
     def discard(self, scratch: Path) -> None:
-        """Closes the local file, which removes it."""
+        """Close the local file, which removes it."""
         if file := self._scratch.pop(scratch, None):
             file.close()
 
     def remove(self, path: str) -> None:
-        """Deletes the object if it exists."""
+        """Delete the object if it exists."""
         checked(path, self._url)
         with contextlib.suppress(FileNotFoundError), self._failures(f"delete {path}"):
             obstore.delete(self._store, path)
@@ -173,7 +173,7 @@ class ObjectFiles:
 
     @contextlib.contextmanager
     def _failures(self, doing: str) -> Iterator[None]:
-        """Raises StoreFailed for errors of the library, except that a name exists or does not exist."""
+        """Raise StoreFailed for errors of the library, except that a name exists or does not exist."""
         try:
             yield
         except AlreadyExistsError:
@@ -223,7 +223,7 @@ def _open_store(url: str) -> Any:
 
 
 def _of_profile(profile: str) -> dict[str, Any]:
-    """Credentials, region and endpoint of an AWS profile; the endpoint may be in the environment instead.
+    """Return the credentials, region and endpoint of an AWS profile; the endpoint may be in the environment instead.
 
     Raises StoreFailed without boto3, which reads profiles.
     """
@@ -248,6 +248,6 @@ def _of_profile(profile: str) -> dict[str, Any]:
 
 
 def _reason(error: BaseError) -> str:
-    """The first line of the library's message, without its debug output."""
+    """Return the first line of the library's message, without its debug output."""
     first = (str(error).splitlines() or [type(error).__name__])[0]
     return first.partition(": <?xml")[0].strip()

@@ -50,7 +50,7 @@ DAY_US = 24 * HOUR_US
 
 
 def by_partition(batch: pa.RecordBatch, partitioning: Partitioning) -> Iterator[tuple[Values, pa.RecordBatch]]:
-    """The records of each partition, in order.  The batch is not empty."""
+    """Yield the records of each partition, in order.  The batch is not empty."""
     if not partitioning:
         yield (), batch
         return
@@ -68,7 +68,9 @@ def by_partition(batch: pa.RecordBatch, partitioning: Partitioning) -> Iterator[
 
 
 def _units(batch: pa.RecordBatch, partitioning: Partitioning) -> pa.Array:
-    """Days or hours since 1970 in the time zone; times outside of the calendar count as its first or last ones."""
+    """Return the days or hours since 1970 in the time zone; times outside of the calendar count as its first or last
+    ones.
+    """
     times = np.clip(batch.column("timestamp").cast(pa.int64()).to_numpy(), CALENDAR_US.start, CALENDAR_US.stop - 1)
     if partitioning.time_zone != "UTC":
         times = times + utc_offsets_us(times, ZoneInfo(partitioning.time_zone))
@@ -77,7 +79,7 @@ def _units(batch: pa.RecordBatch, partitioning: Partitioning) -> pa.Array:
 
 
 def utc_offsets_us(times: NDArray[np.int64], zone: ZoneInfo) -> NDArray[np.int64]:
-    """The difference of local time to UTC at each time, which is in microseconds since 1970 and in the calendar.
+    """Return the difference of local time to UTC at each time, which is in microseconds since 1970 and in the calendar.
 
     Not by Arrow, which knows no daylight-saving time after 2037: files of zones have later changes as a rule only.
     """
@@ -139,7 +141,7 @@ class Outputs:
         self._values: dict[str, Values] = {}
 
     def add(self, batch: pa.RecordBatch) -> list[Unplaced]:
-        """Appends records to the files of their partitions; returns those for which there can be none."""
+        """Append records to the files of their partitions; return those for which there can be none."""
         if not batch.num_rows:
             return []
         unplaced = []
@@ -156,13 +158,13 @@ class Outputs:
         return unplaced
 
     def listed(self) -> dict[str, tuple[Values, int]]:
-        """Partition and number of records of each file."""
+        """Return the partition and number of records of each file."""
         return {path: (self._values[path], parquet.records) for path, parquet in sorted(self._open.items())}
 
     def finish(
         self, metadata: Mapping[str, str], listed: Mapping[str, tuple[Values, int]]
     ) -> tuple[tuple[WrittenFile, ...], bool]:
-        """Completes and publishes the listed files, those without records too; drops the others.
+        """Complete and publish the listed files, those without records too; drop the others.
 
         Files that exist, which another attempt has published, are kept, and counted as they are.  Also returns
         whether none of them existed.
@@ -184,7 +186,7 @@ class Outputs:
         return tuple(written), are_first
 
     def abandon(self) -> None:
-        """Removes the files that are not published."""
+        """Remove the files that are not published."""
         for parquet in self._open.values():
             parquet.abandon()
             if parquet.path:
@@ -192,7 +194,7 @@ class Outputs:
         self._open.clear()
 
     def _refusal(self, path: str, values: Values) -> str:
-        """Why there can be no partition with these values; empty if it is possible."""
+        """Return why there can be no partition with these values; empty if it is possible."""
         if path in self._open:
             return ""
         by = self._task.partition_by
@@ -203,10 +205,10 @@ class Outputs:
         return ""
 
     def _flush_largest(self) -> None:
-        """Writes the largest row group, which opens its file."""
+        """Write the largest row group, which opens its file."""
         parquets = self._open.values()
-        largest = max(parquets, key=lambda one: one.gathered_bytes)
-        if not largest.path and sum(one.path is not None for one in parquets) >= EXPORT_OPEN_FILES_PER_TASK_MAX:
+        largest = max(parquets, key=lambda parquet: parquet.gathered_bytes)
+        if not largest.path and sum(parquet.path is not None for parquet in parquets) >= EXPORT_OPEN_FILES_PER_TASK_MAX:
             raise KctlError(
                 f"the records of {self._task.path} have too many partitions ({len(parquets)}) for its size: export to "
                 "another folder with a smaller --target-file-size, or another --partition-by"
@@ -249,7 +251,7 @@ class DeadLetters:
         self._open: ParquetFile | None = None
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Appends records with the column `reason`."""
+        """Append records with the column `reason`."""
         if self._open is None:
             self._open = ParquetFile(
                 lambda: self._files.scratch(self._path),
@@ -264,7 +266,7 @@ class DeadLetters:
             self.reasons[reason if is_known else OTHER_REASONS] += 1
 
     def publish(self) -> WrittenFile | None:
-        """Completes and publishes the file; one that exists was written by another attempt, and is kept."""
+        """Complete and publish the file; one that exists was written by another attempt, and is kept."""
         if self._open is None:
             return None
         scratch = self._open.finish({})
@@ -274,7 +276,7 @@ class DeadLetters:
         return WrittenFile(self._path, size, self.records)
 
     def abandon(self) -> None:
-        """Removes the file unless it is published."""
+        """Remove the file unless it is published."""
         if self._open is not None:
             self._open.abandon()
             if self._open.path:

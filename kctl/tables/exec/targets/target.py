@@ -20,13 +20,15 @@ class PackageMissing(KctlError):
 
 
 def parse_target(text: str) -> str:
-    """The absolute path of a folder, or a URL without a final slash.  Raises UsageError."""
+    """Return the absolute path of a folder, or a URL without a final slash.  Raises UsageError."""
     if not text or "\0" in text:
         raise UsageError("the target is not a folder")
     path = text.removeprefix("file://")
     if "://" not in path:
         folder = Path(path).absolute()
-        existing = next(one for one in (folder, *folder.parents) if one.exists() or one.is_symlink())
+        existing = next(
+            candidate for candidate in (folder, *folder.parents) if candidate.exists() or candidate.is_symlink()
+        )
         if not existing.is_dir():
             raise UsageError(f"{existing} is not a folder")
         return str(folder)
@@ -51,19 +53,19 @@ def parse_target(text: str) -> str:
 
 
 def is_object_store(target: str) -> bool:
-    """Whether the target is in an object store."""
+    """Return whether the target is in an object store."""
     return "://" in target
 
 
 def require_arrow() -> None:
-    """Raises PackageMissing without the packages that read and write files."""
+    """Raise PackageMissing without the packages that read and write files."""
     for package in ("pyarrow", "numpy"):
         if find_spec(package) is None:
             raise PackageMissing(f"{package} missing: pip install 'kctl-kafka[export]'")
 
 
 def require_variants() -> None:
-    """Raises PackageMissing without a pyarrow that reads files with variants."""
+    """Raise PackageMissing without a pyarrow that reads files with variants."""
     require_arrow()
     if int(version("pyarrow").partition(".")[0]) < PYARROW_WITH_VARIANTS:
         raise PackageMissing(
@@ -73,7 +75,7 @@ def require_variants() -> None:
 
 
 def open_files(target: str) -> Files:
-    """The files of a target.  Raises PackageMissing, and StoreFailed for invalid settings of the store."""
+    """Return the files of a target.  Raises PackageMissing, and StoreFailed for invalid settings of the store."""
     if not is_object_store(target):
         return DiskFiles(Path(target))
     if find_spec("obstore") is None:

@@ -41,7 +41,8 @@ class _Element:
 
 
 def annotated(footer: bytes, columns: Collection[str]) -> bytes:
-    """The footer with the type of the named columns, each a group of the required binaries `metadata` and `value`.
+    """Return the footer with the type of the named columns, each a group of the required binaries `metadata` and
+    `value`.
 
     Raises UnknownFooter for other columns, for one that has a type already, and if the footer is not understood.
     """
@@ -73,16 +74,18 @@ def annotated(footer: bytes, columns: Collection[str]) -> bytes:
 def _check(group: _Element, children: list[_Element]) -> None:
     is_plain_group = group.numbers.keys() <= {REPETITION, CHILDREN, 9} and group.last_field < LOGICAL_TYPE
     are_binaries = all(
-        one.numbers.get(TYPE) == BYTE_ARRAY and one.numbers.get(REPETITION) == REQUIRED and CHILDREN not in one.numbers
-        for one in children
+        child.numbers.get(TYPE) == BYTE_ARRAY
+        and child.numbers.get(REPETITION) == REQUIRED
+        and CHILDREN not in child.numbers
+        for child in children
     )
-    names = {one.name for one in children}
+    names = {child.name for child in children}
     if group.numbers.get(CHILDREN) != 2 or not is_plain_group or not are_binaries or names != {b"metadata", b"value"}:
         raise UnknownFooter(f"the column {group.name.decode(errors='replace')} is not a group of metadata and value")
 
 
 def _top_level(elements: list[_Element]) -> list[int]:
-    """The indexes of the children of the root."""
+    """Return the indexes of the children of the root."""
     found = []
     index = 1
     for _ in range(elements[0].numbers.get(CHILDREN, 0)):
@@ -142,12 +145,12 @@ class _Reader:
 
     def unsigned(self) -> int:
         found = shift = 0
-        while (one := self.byte()) >= 0x80:
-            found |= (one & 0x7F) << shift
+        while (byte := self.byte()) >= 0x80:
+            found |= (byte & 0x7F) << shift
             shift += 7
             if shift > 63:
                 raise UnknownFooter("a number is too large")
-        return found | one << shift
+        return found | byte << shift
 
     def integer(self) -> int:
         found = self.unsigned()
@@ -161,7 +164,7 @@ class _Reader:
         return self._data[start : self.position]
 
     def field(self, header: int, last: int) -> int:
-        """The number of a field after that with the number `last`."""
+        """Return the number of a field after that with the number `last`."""
         number = last + (header >> 4) if header >> 4 else self.integer()
         if not last < number:
             raise UnknownFooter("fields are not in ascending order")
@@ -173,7 +176,7 @@ class _Reader:
         return header & 0xF, self.unsigned() if count == 0xF else count
 
     def skip(self, kind: int, depth: int = 0) -> None:
-        """A value, with all that is in it."""
+        """Skip a value, with all that is in it."""
         if depth > DEPTH_MAX:
             raise UnknownFooter("it has too many levels")
         match kind:

@@ -54,7 +54,7 @@ class ParquetFile:
         self._writer: pq.ParquetWriter | None = None
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Appends records; their buffers stay referenced until their row group is written."""
+        """Append records; their buffers stay referenced until their row group is written."""
         if not batch.num_rows:
             return
         self.records += batch.num_rows
@@ -64,24 +64,24 @@ class ParquetFile:
             self.flush()
 
     def finish(self, metadata: dict[str, str]) -> Path:
-        """Writes the last row group and the footer; `metadata` is added to that of `__init__`.  Returns the path."""
+        """Write the last row group and the footer; `metadata` is added to that of `__init__`.  Return the path."""
         if self._batches:
             self.flush()
         path, writer = self._opened()
         writer.add_key_value_metadata(metadata)
         writer.close()
-        if variants := [one.name for one in self._schema if one.type == VARIANT_TYPE]:
+        if variants := [field.name for field in self._schema if field.type == VARIANT_TYPE]:
             _annotate(path, variants)
         return path
 
     def abandon(self) -> None:
-        """Closes an incomplete file."""
+        """Close an incomplete file."""
         self._batches.clear()
         if self._writer:
             self._writer.close()
 
     def flush(self) -> None:
-        """Writes a row group of the records added since the last one."""
+        """Write a row group of the records added since the last one."""
         table = pa.Table.from_batches(self._batches, self._schema)
         self._opened()[1].write_table(table, row_group_size=table.num_rows)
         self._batches.clear()
@@ -103,7 +103,7 @@ class ParquetFile:
 
 
 def _typed_leaves(schema: pa.Schema) -> list[str]:
-    """The columns below decoded keys and values, which get dictionaries while these are small.
+    """Return the columns below decoded keys and values, which get dictionaries while these are small.
 
     The values of variants get none, as undecoded values.
     """
@@ -118,7 +118,7 @@ _TAIL_BYTES = 8
 
 
 def _annotate(path: Path, variants: list[str]) -> None:
-    """Gives columns the logical type VARIANT, which pyarrow cannot write.  Raises KctlError."""
+    """Give columns the logical type VARIANT, which pyarrow cannot write.  Raises KctlError."""
     with path.open("r+b") as file:
         end = file.seek(-_TAIL_BYTES, os.SEEK_END)
         tail = file.read(_TAIL_BYTES)
@@ -140,7 +140,7 @@ class Footer(NamedTuple):
 
 
 def footer(file: IO[bytes]) -> Footer:
-    """Reads the footer of a file.  Raises pyarrow.ArrowException for files that are not Parquet."""
+    """Read the footer of a file.  Raises pyarrow.ArrowException for files that are not Parquet."""
     with damage_as_arrow_error():
         found = pq.read_metadata(file)
         entries = found.metadata or {}

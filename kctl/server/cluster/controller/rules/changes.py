@@ -33,7 +33,7 @@ from kctl.server.cluster.controller.state import ControllerState, PartitionPhase
 
 
 def topics_changed(state: ControllerState, event: TopicsRead) -> Decision:
-    """Handles topics that were created, extended, or deleted without the controller.
+    """Handle topics that were created, extended, or deleted without the controller.
 
     The cost is that of these topics, however many exist.
     """
@@ -65,7 +65,7 @@ def topics_changed(state: ControllerState, event: TopicsRead) -> Decision:
 
 
 def _forget(state: ControllerState, topic: str) -> Decision:
-    """Removes a topic that was deleted without the controller.
+    """Remove a topic that was deleted without the controller.
 
     Its assignment is gone, so no broker can be sent a StopReplica.
     """
@@ -86,7 +86,7 @@ def _forget(state: ControllerState, topic: str) -> Decision:
 
 
 def unclean_topics_changed(state: ControllerState, event: UncleanTopicsRead) -> Decision:
-    """Handles topics that allow or no longer allow unclean elections, which leaderless partitions have waited for."""
+    """Handle topics that allow or no longer allow unclean elections, which leaderless partitions have waited for."""
     newly_enabled = (event.enabled & state.topics.keys()) - state.unclean_topics
     state.unclean_topics -= event.disabled
     state.unclean_topics |= newly_enabled
@@ -94,7 +94,7 @@ def unclean_topics_changed(state: ControllerState, event: UncleanTopicsRead) -> 
 
 
 def deletions_requested(state: ControllerState, event: DeletionsRead) -> Decision:
-    """Handles requests in /admin/delete_topics."""
+    """Handle requests in /admin/delete_topics."""
     actions: list[Action] = []
     for topic in sorted(event.topics):
         if topic not in state.topics or not state.allows_topic_deletion:
@@ -114,7 +114,7 @@ def deletions_requested(state: ControllerState, event: DeletionsRead) -> Decisio
 
 
 def alterations_requested(state: ControllerState, event: IsrAlterationsRequested) -> list[Action]:
-    """Writes the valid changes; CompleteRequest follows when they are written."""
+    """Write the valid changes; CompleteRequest follows when they are written."""
     outcome: dict[TopicPartition, ErrorCode] = {}
     accepted: dict[TopicPartition, LeaderAndIsr] = {}
     for topic_partition, requested in event.requested.items():
@@ -125,7 +125,7 @@ def alterations_requested(state: ControllerState, event: IsrAlterationsRequested
 
 
 def states_altered(state: ControllerState, event: StatesAltered) -> Decision:
-    """The new in-sync replicas are written: updates all brokers and completes reassignments that are now in sync."""
+    """Update all brokers after in-sync replicas were written, and complete reassignments that are now in sync."""
     updates = yield from states_read(state, StatesRead({**event.written, **event.conflicts}))
     outcome = dict(event.outcome)
     outcome.update(dict.fromkeys(event.conflicts, ErrorCode.INVALID_UPDATE_VERSION))

@@ -37,12 +37,12 @@ Decision: TypeAlias = Steps[list[Action]]
 
 
 def is_slice_full(number: int) -> bool:
-    """True if a loop over partitions should yield before the partition with this number."""
+    """Return whether a loop over partitions should yield before the partition with this number."""
     return number % DECISIONS_PER_SLICE_MAX == DECISIONS_PER_SLICE_MAX - 1
 
 
 def is_long(objects: Sized) -> bool:
-    """True if a loop over these objects without a pause should be in a slice of its own."""
+    """Return whether a loop over these objects without a pause should be in a slice of its own."""
     return len(objects) >= DECISIONS_PER_SLICE_MAX
 
 
@@ -68,7 +68,7 @@ class RequestBatch:
         self._brokers = frozenset(state.brokers)
 
     def leader_and_isr(self, broker_id: int, topic_partition: TopicPartition, *, is_new: bool = False) -> None:
-        """Adds the broker's role in the partition, from the current state."""
+        """Add the broker's role in the partition, from the current state."""
         update = self._metadata[topic_partition] = self._update(topic_partition)
         self._add_role(broker_id, update._replace(is_new=True) if is_new else update)
 
@@ -86,21 +86,21 @@ class RequestBatch:
         roles[update.topic_partition] = update
 
     def metadata(self, topic_partition: TopicPartition) -> None:
-        """Adds the partition's state to the metadata sent to all live brokers."""
+        """Add the partition's state to the metadata sent to all live brokers."""
         self._metadata[topic_partition] = self._update(topic_partition)
 
     def metadata_of_deleted(self, topic_partition: TopicPartition) -> None:
-        """Adds the partition's deletion to the metadata sent to all live brokers."""
+        """Add the partition's deletion to the metadata sent to all live brokers."""
         known = self._state.leaders.get(topic_partition) or LeaderAndIsr(LEADER_DURING_DELETE, 0, ())
         gone = LeaderAndIsr(LEADER_DURING_DELETE, known.leader_epoch, known.isr, known.controller_epoch)
         self._metadata[topic_partition] = self._update(topic_partition, gone)
 
     def send_live_brokers(self) -> None:
-        """Sends the live brokers to all live brokers, even if no partition changed."""
+        """Send the live brokers to all live brokers, even if no partition changed."""
         self._sends_live_brokers = True
 
     def full_metadata(self, broker_ids: Iterable[int]) -> Steps[SendUpdateMetadata]:
-        """The request that sends these brokers every partition that has a leader; yields between slices.
+        """Return the request that sends these brokers every partition that has a leader; yield between slices.
 
         Topics whose deletion has started are left out: no later request would remove them from the metadata.
         """
@@ -114,7 +114,7 @@ class RequestBatch:
         return SendUpdateMetadata(tuple(sorted(broker_ids)), tuple(updates))
 
     def stop_replica(self, broker_id: int, topic_partition: TopicPartition, *, is_deleting: bool) -> None:
-        """Adds a StopReplica; ignored when the broker is not alive, since it gets its replicas when it restarts."""
+        """Add a StopReplica; ignored when the broker is not alive, since it gets its replicas when it restarts."""
         if broker_id not in self._state.brokers:
             return
         is_topic_going = topic_partition.topic in self._state.deleting
@@ -123,7 +123,7 @@ class RequestBatch:
         self._stop.setdefault((broker_id, is_deleting), {})[topic_partition] = epoch
 
     def actions(self) -> list[Action]:
-        """Returns LeaderAndIsr, then UpdateMetadata, then StopReplica."""
+        """Return LeaderAndIsr, then UpdateMetadata, then StopReplica."""
         live = tuple(sorted(self._state.brokers))
         actions: list[Action] = [
             SendLeaderAndIsr(broker_id, tuple(updates.values()))

@@ -53,7 +53,7 @@ def reassign(target: Sequence[int], isr: Sequence[int], live: Collection[int]) -
 
 
 def preferred(assignment: Sequence[int], isr: Sequence[int], live: Collection[int]) -> Elected | None:
-    """The first replica of the assignment, if it is live and in sync."""
+    """Return the first replica of the assignment, if it is live and in sync."""
     return Elected(assignment[0], tuple(isr)) if assignment and assignment[0] in live and assignment[0] in isr else None
 
 
@@ -74,7 +74,7 @@ def bring_online(
     candidates: Iterable[TopicPartition],
     shrunk: Mapping[TopicPartition, LeaderAndIsr] = MappingProxyType({}),
 ) -> Decision:
-    """Elects leaders for the candidates without one; states in `shrunk` are written and sent with them."""
+    """Elect leaders for the candidates without one; states in `shrunk` are written and sent with them."""
     created: dict[TopicPartition, LeaderAndIsr] = {}
     changed: dict[TopicPartition, LeaderAndIsr] = {}
     for number, topic_partition in enumerate(candidates):
@@ -113,12 +113,14 @@ def _elect_offline(state: ControllerState, topic_partition: TopicPartition, know
 
 
 def next_state(state: ControllerState, known: LeaderAndIsr, leader: int, isr: tuple[int, ...]) -> LeaderAndIsr:
-    """The state with a new leader and ISR, this controller's epoch, and the leader epoch incremented."""
+    """Return the state with a new leader and ISR, this controller's epoch, and the leader epoch incremented."""
     return replace(known, leader=leader, isr=isr, leader_epoch=known.leader_epoch + 1, controller_epoch=state.epoch)
 
 
 def without(state: ControllerState, known: LeaderAndIsr, brokers: set[int]) -> LeaderAndIsr | None:
-    """The state without some brokers in the ISR, or None if nothing changes; the last ISR member always stays."""
+    """Return the state without some brokers in the ISR, or None if nothing changes; the last ISR member always
+    stays.
+    """
     isr = tuple(b for b in known.isr if b not in brokers)
     if isr == known.isr:
         return None
@@ -126,7 +128,9 @@ def without(state: ControllerState, known: LeaderAndIsr, brokers: set[int]) -> L
 
 
 def among_replicas(state: ControllerState, topic_partition: TopicPartition) -> LeaderAndIsr:
-    """The state limited to assigned replicas: one that a reassignment removed may still lead or be in the ISR."""
+    """Return the state limited to assigned replicas: one that a reassignment removed may still lead or be in the
+    ISR.
+    """
     known = state.leaders[topic_partition]
     replicas = state.replicas(topic_partition)
     isr = tuple(r for r in known.isr if r in replicas)
@@ -140,7 +144,9 @@ def among_replicas(state: ControllerState, topic_partition: TopicPartition) -> L
 def without_dead_brokers(
     state: ControllerState, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, LeaderAndIsr]:
-    """States with dead ISR members removed, so that a live leader need not wait for replica.lag.time.max.ms."""
+    """Return the states with dead ISR members removed, so that a live leader need not wait for
+    replica.lag.time.max.ms.
+    """
     changed: dict[TopicPartition, LeaderAndIsr] = {}
     for topic_partition in partitions:
         known = state.leaders.get(topic_partition)
@@ -155,7 +161,8 @@ def without_dead_brokers(
 def without_restarted_brokers(
     state: ControllerState, returned: Mapping[TopicPartition, frozenset[int]]
 ) -> dict[TopicPartition, LeaderAndIsr]:
-    """States whose ISR includes restarted brokers, with these removed if other ISR members have not restarted.
+    """Return the states whose ISR includes restarted brokers, with these removed if other ISR members have not
+    restarted.
 
     A broker that lost power may restart with fewer records than it had acknowledged, and so fast that only its new
     registration shows the restart: as leader it would make its followers truncate acknowledged records.  An active
@@ -180,7 +187,7 @@ def without_restarted_brokers(
 
 
 def states_written(state: ControllerState, event: StatesWritten) -> Decision:
-    """The states are written: sends them to the brokers."""
+    """Send the states, which are written, to the brokers."""
     batch = RequestBatch(state)
     for number, (topic_partition, leader) in enumerate(event.written.items()):
         if is_slice_full(number):
@@ -204,7 +211,7 @@ def states_written(state: ControllerState, event: StatesWritten) -> Decision:
 
 
 def _retry(state: ControllerState, event: StatesWritten) -> Decision:
-    """Takes over states that another writer changed, and elects again where these name dead brokers."""
+    """Take over states that another writer changed, and elect again where these name dead brokers."""
     again: list[TopicPartition] = []
     batch = RequestBatch(state)
     for topic_partition, current in event.conflicts.items():
@@ -223,7 +230,7 @@ def _retry(state: ControllerState, event: StatesWritten) -> Decision:
 
 
 def _has_removed_replicas(state: ControllerState, topic_partition: TopicPartition) -> bool:
-    """True if the lost write was the completion of a reassignment."""
+    """Return whether the lost write was the completion of a reassignment."""
     if topic_partition.topic in state.deleting:
         return False
     known, replicas = state.leaders[topic_partition], state.replicas(topic_partition)
@@ -231,7 +238,7 @@ def _has_removed_replicas(state: ControllerState, topic_partition: TopicPartitio
 
 
 def shut_down(state: ControllerState, broker_id: int) -> Decision:
-    """Moves leadership away from a broker while it still serves clients.  KAFKA-340."""
+    """Move leadership away from a broker while it still serves clients.  KAFKA-340."""
     if broker_id not in state.brokers:
         return []
     state.shutting_down.add(broker_id)
@@ -257,7 +264,7 @@ def shut_down(state: ControllerState, broker_id: int) -> Decision:
 
 
 def election_requested(state: ControllerState, event: ElectionRequested) -> Decision:
-    """Holds preferred or unclean elections; the response has an error code per partition.  KIP-460."""
+    """Hold preferred or unclean elections; the response has an error code per partition.  KIP-460."""
     requested = state.all_partitions() if event.partitions is None else event.partitions
     outcome: dict[TopicPartition, ErrorCode] = {}
     changed: dict[TopicPartition, LeaderAndIsr] = {}

@@ -19,7 +19,7 @@ from kctl.server.cluster.controller.state import ControllerState, PartitionPhase
 
 
 def brokers_changed(state: ControllerState, event: BrokersRead) -> Decision:
-    """Handles brokers that were removed, added, or restarted so fast that only their epoch changed."""
+    """Handle brokers that were removed, added, or restarted so fast that only their epoch changed."""
     bounced = {b for b, live in event.brokers.items() if b in state.brokers and state.brokers[b].epoch != live.epoch}
     gone = (state.brokers.keys() - event.brokers.keys()) | bounced
     come = event.brokers.keys() - (state.brokers.keys() - bounced)
@@ -95,7 +95,7 @@ def _brokers_added(state: ControllerState, come: set[int]) -> Decision:
 
 
 def log_dir_failed(state: ControllerState, broker_id: int) -> Decision:
-    """A log directory failed: sends LeaderAndIsr for all replicas; the broker's response names the failed ones."""
+    """Send LeaderAndIsr for all replicas after a log directory failed; the broker's response names the failed ones."""
     batch = RequestBatch(state)
     for number, topic_partition in enumerate(state.all_partitions()):
         if is_slice_full(number):
@@ -108,7 +108,7 @@ def log_dir_failed(state: ControllerState, broker_id: int) -> Decision:
 def leader_and_isr_responded(
     state: ControllerState, broker_id: int, errors: Mapping[TopicPartition, ErrorCode]
 ) -> Decision:
-    """Marks replicas offline that the broker reports as on a failed log directory, until the broker restarts."""
+    """Mark replicas offline that the broker reports as on a failed log directory, until the broker restarts."""
     lost: list[TopicPartition] = []
     for number, (topic_partition, code) in enumerate(errors.items()):
         if is_slice_full(number):

@@ -57,24 +57,24 @@ class PartitionChange(NamedTuple):
 
 
 def target_replicas(assignment: TopicAssignment, partition: int) -> tuple[int, ...]:
-    """The replicas after the reassignment."""
+    """Return the replicas after the reassignment."""
     removing = assignment.removing_replicas.get(partition, ())
     return tuple(r for r in assignment.replicas[partition] if r not in removing)
 
 
 def origin_replicas(assignment: TopicAssignment, partition: int) -> tuple[int, ...]:
-    """The replicas before the reassignment."""
+    """Return the replicas before the reassignment."""
     adding = assignment.adding_replicas.get(partition, ())
     return tuple(r for r in assignment.replicas[partition] if r not in adding)
 
 
 def is_reassigning(assignment: TopicAssignment, partition: int) -> bool:
-    """True while replicas are being added or removed."""
+    """Return whether replicas are being added or removed."""
     return bool(assignment.adding_replicas.get(partition) or assignment.removing_replicas.get(partition))
 
 
 def reassigning(state: ControllerState, topics: Iterable[str] | None = None) -> Iterable[TopicPartition]:
-    """The partitions of these or all topics that are under reassignment."""
+    """Yield the partitions of these or all topics that are under reassignment."""
     named = state.topics if topics is None else state.topics.keys() & topics
     moving = [t for t in named if state.topics[t].adding_replicas or state.topics[t].removing_replicas]
     for topic in sorted(moving):
@@ -88,7 +88,7 @@ def reassigning(state: ControllerState, topics: Iterable[str] | None = None) -> 
 def reason_to_refuse(
     state: ControllerState, topic_partition: TopicPartition, requested: Sequence[int] | None
 ) -> ApiError | None:
-    """Why the partition cannot be reassigned to `requested`, or None; `requested` None cancels.
+    """Return why the partition cannot be reassigned to `requested`, or None; `requested` None cancels.
 
     The replicas are checked before the partition, as by Kafka 2.8 (KafkaController.processApiPartitionReassignment).
     """
@@ -124,7 +124,10 @@ def _problem(state: ControllerState, replicas: Sequence[int], requested: Sequenc
 
 
 def _loss(state: ControllerState, topic_partition: TopicPartition, replicas: Sequence[int]) -> str | None:
-    """The problem if only replicas of an earlier reassignment are in sync.  Apache Kafka refuses that since KRaft."""
+    """Return the problem if only replicas of an earlier reassignment are in sync.
+
+    Apache Kafka refuses that since KRaft.
+    """
     known = state.leaders.get(topic_partition)
     if known is None or any(broker_id in replicas for broker_id in known.isr):
         return None
@@ -132,7 +135,7 @@ def _loss(state: ControllerState, topic_partition: TopicPartition, replicas: Seq
 
 
 def begin(assignment: TopicAssignment, partition: int, requested: Sequence[int] | None) -> PartitionChange:
-    """The change that starts the reassignment."""
+    """Return the change that starts the reassignment."""
     origin = origin_replicas(assignment, partition)
     target = tuple(requested) if requested is not None else origin
     union = target + tuple(r for r in origin if r not in target)
@@ -144,23 +147,23 @@ def begin(assignment: TopicAssignment, partition: int, requested: Sequence[int] 
 
 
 def completed(assignment: TopicAssignment, partition: int) -> PartitionChange:
-    """The change that completes the reassignment."""
+    """Return the change that completes the reassignment."""
     return PartitionChange(replicas=target_replicas(assignment, partition), adding=(), removing=())
 
 
 def is_complete(assignment: TopicAssignment, partition: int, isr: Collection[int]) -> bool:
-    """True if all target replicas are in sync."""
+    """Return whether all target replicas are in sync."""
     return set(target_replicas(assignment, partition)) <= set(isr)
 
 
 def changed(assignment: TopicAssignment, changes: Mapping[int, PartitionChange]) -> TopicAssignment:
-    """The assignment with changes of some of its partitions."""
+    """Return the assignment with changes of some of its partitions."""
     return replace(
         assignment,
-        replicas={**assignment.replicas, **{partition: each.replicas for partition, each in changes.items()}},
-        adding_replicas=_without_empty(assignment.adding_replicas, {p: each.adding for p, each in changes.items()}),
+        replicas={**assignment.replicas, **{partition: change.replicas for partition, change in changes.items()}},
+        adding_replicas=_without_empty(assignment.adding_replicas, {p: change.adding for p, change in changes.items()}),
         removing_replicas=_without_empty(
-            assignment.removing_replicas, {p: each.removing for p, each in changes.items()}
+            assignment.removing_replicas, {p: change.removing for p, change in changes.items()}
         ),
     )
 
@@ -186,7 +189,7 @@ _REMOVAL = (
 
 
 def reassignments_requested(state: ControllerState, event: ReassignmentsRequested) -> Decision:
-    """Handles each partition on its own: refuses it, or writes it into the assignment of its topic."""
+    """Process each partition on its own: refuse it, or write it into the assignment of its topic."""
     outcome: dict[TopicPartition, ErrorCode] = {}
     changes: dict[str, dict[int, PartitionChange]] = {}
     begun: list[TopicPartition] = []
@@ -213,7 +216,7 @@ def reassignments_requested(state: ControllerState, event: ReassignmentsRequeste
 
 
 def reassignments_started(state: ControllerState, event: ReassignmentsStarted) -> Decision:
-    """The assignments are written: starts added replicas, and removes obsolete ones of an earlier reassignment."""
+    """Start added replicas of written assignments, and remove obsolete ones of an earlier reassignment."""
     before = {topic_partition: state.replicas(topic_partition) for topic_partition in event.partitions}
     state.topics.update(event.topics)
     dismissed: dict[TopicPartition, tuple[int, ...]] = {}
@@ -238,7 +241,7 @@ def reassignments_started(state: ControllerState, event: ReassignmentsStarted) -
 
 
 def replicas_dismissed(state: ControllerState, event: ReplicasDismissed) -> Decision:
-    """Elects a new leader where an obsolete replica led, and deletes the obsolete replicas' logs."""
+    """Elect a new leader where an obsolete replica led, and delete the obsolete replicas' logs."""
     batch = RequestBatch(state)
     for number, (topic_partition, broker_ids) in enumerate(event.dismissed.items()):
         if is_slice_full(number):
@@ -249,7 +252,7 @@ def replicas_dismissed(state: ControllerState, event: ReplicasDismissed) -> Deci
 
 
 def resume_reassignments(state: ControllerState) -> Decision:
-    """Continues pending reassignments, after a failover or when a broker is added."""
+    """Continue pending reassignments, after a failover or when a broker is added."""
     under_way = tuple(reassigning(state))
     if not under_way:
         return []
@@ -257,7 +260,9 @@ def resume_reassignments(state: ControllerState) -> Decision:
 
 
 def states_read(state: ControllerState, event: StatesRead) -> Decision:
-    """Leaders changed their in-sync replicas: updates all brokers and completes reassignments that are now in sync."""
+    """Update all brokers after leaders changed their in-sync replicas, and complete reassignments that are now in
+    sync.
+    """
     batch = RequestBatch(state)
     changed: list[TopicPartition] = []
     for number, (topic_partition, current) in enumerate(event.states.items()):
@@ -274,7 +279,7 @@ def states_read(state: ControllerState, event: StatesRead) -> Decision:
 
 
 def reassignments_completed(state: ControllerState, event: ReassignmentsCompleted) -> Decision:
-    """The target replicas are the only ones: deletes the removed replicas' logs and the request."""
+    """Delete the logs of replicas that a completed reassignment removed, and its request."""
     batch = RequestBatch(state)
     topics: dict[str, TopicAssignment] = {}
     for number, (topic_partition, removed) in enumerate(event.removed.items()):
@@ -291,19 +296,19 @@ def reassignments_completed(state: ControllerState, event: ReassignmentsComplete
 
 
 def reassignments_lost(state: ControllerState, topics: Collection[str]) -> list[Action]:
-    """The topics were deleted without the controller: drops their pending reassignments."""
+    """Drop the pending reassignments of topics that were deleted without the controller."""
     lost = [tp for tp in state.requested_reassignments if tp.topic in topics]
     return [_finish_requested(state, lost)] if lost else []
 
 
 def _finish_requested(state: ControllerState, finished: Iterable[TopicPartition]) -> FinishRequestedReassignments:
-    """Removes finished partitions from /admin/reassign_partitions, and the refused ones with them."""
+    """Remove finished partitions from /admin/reassign_partitions, and the refused ones with them."""
     state.requested_reassignments.difference_update(finished)
     return FinishRequestedReassignments(tuple(sorted(state.requested_reassignments)))
 
 
 def _push(state: ControllerState, partitions: tuple[TopicPartition, ...]) -> Decision:
-    """Completes the partitions that are in sync; increments the leader epoch of the rest, so that all replicas are
+    """Complete the partitions that are in sync; increment the leader epoch of the rest, so that all replicas are
     updated.
     """
     complete: list[TopicPartition] = []
@@ -330,7 +335,7 @@ def _is_complete(state: ControllerState, topic_partition: TopicPartition) -> boo
 
 
 def _complete(state: ControllerState, partitions: Iterable[TopicPartition]) -> Decision:
-    """Leaves only the target replicas and elects one of them; sent to brokers before anything is deleted."""
+    """Leave only the target replicas and elect one of them; sent to brokers before anything is deleted."""
     changes: dict[str, dict[int, PartitionChange]] = {}
     changed: dict[TopicPartition, LeaderAndIsr] = {}
     removed: dict[TopicPartition, tuple[int, ...]] = {}
@@ -360,7 +365,7 @@ def _complete(state: ControllerState, partitions: Iterable[TopicPartition]) -> D
 def _changed(
     state: ControllerState, changes: Mapping[str, Mapping[int, PartitionChange]]
 ) -> Steps[dict[str, TopicAssignment]]:
-    """The assignments of these topics with the changes; yields before large ones."""
+    """Return the assignments of these topics with the changes; yield before large ones."""
     topics: dict[str, TopicAssignment] = {}
     for topic, of_partitions in changes.items():
         if is_long(state.topics[topic].replicas):
@@ -377,7 +382,7 @@ def _start_replica(state: ControllerState, topic_partition: TopicPartition, brok
 def _start_deletion(
     state: ControllerState, topic_partition: TopicPartition, broker_id: int, batch: RequestBatch
 ) -> None:
-    """Removes the replica without waiting for the response, since the next reassignment may add it again before that.
+    """Remove the replica without waiting for the response, since the next reassignment may add it again before that.
 
     A request that adds it again is sent after the deletion.  A broker that is not alive gets no request; it deletes
     stray replicas on the first full LeaderAndIsr after its restart.

@@ -19,7 +19,7 @@ from kctl.server.cluster.controller.state import ControllerState, PartitionPhase
 
 
 def resume_deletions(state: ControllerState) -> Decision:
-    """Starts all deletions that can start."""
+    """Start all deletions that can start."""
     batch = RequestBatch(state)
     numbers = count()
     for topic in sorted(state.deleting):
@@ -46,7 +46,7 @@ def resume_deletions(state: ControllerState) -> Decision:
 
 
 def deletion_responded(state: ControllerState, broker_id: int, errors: Mapping[TopicPartition, ErrorCode]) -> Decision:
-    """Handles a broker's response to the deletion of its replicas."""
+    """Handle a broker's response to the deletion of its replicas."""
     topics: set[str] = set()
     numbers = count()
     for topic_partition, code in errors.items():
@@ -77,13 +77,13 @@ def deletion_responded(state: ControllerState, broker_id: int, errors: Mapping[T
 
 
 def fail_deletion(state: ControllerState, replica: Replica) -> None:
-    """Handles that the broker of the replica is gone: the request to delete it is sent again when it is back."""
+    """Handle that the broker of the replica is gone: the request to delete it is sent again when it is back."""
     if state.replica_phase(replica) is ReplicaPhase.DELETION_STARTED:
         state.move_replica(replica, ReplicaPhase.DELETION_INELIGIBLE)
 
 
 def nodes_deleted(state: ControllerState, topic: str) -> Decision:
-    """Forgets a topic that does not exist anymore.  Until then it is being deleted, and cannot be created again."""
+    """Forget a topic that does not exist anymore.  Until then it is being deleted, and cannot be created again."""
     for number, topic_partition in enumerate(state.partitions_of(topic)):
         if is_slice_full(number):
             yield
@@ -96,7 +96,9 @@ def nodes_deleted(state: ControllerState, topic: str) -> Decision:
 
 
 def deletion_obstacle(state: ControllerState, topic: str) -> str | None:
-    """What the deletion of the topic waits for, as the end of a sentence; None if it goes on or is not known yet."""
+    """Return what the deletion of the topic waits for, as the end of a sentence; None if it goes on or is not known
+    yet.
+    """
     if topic not in state.deleting:
         return None
     if _is_moving(state, topic):

@@ -42,7 +42,7 @@ class Candidacy:
         self._clock = clock
 
     async def run(self, *, is_controller: bool) -> ControllerLease | None:
-        """Reads /controller and, if it does not exist, runs for election; returns the lease if this broker won now.
+        """Read /controller and, if it does not exist, run for election; return the lease if this broker won now.
 
         Raises ControllerMoved when this broker is the controller (`is_controller`) and another one is registered, and
         ElectionImpossible.
@@ -105,7 +105,7 @@ class Candidacy:
 
 
 def _decoded_broker_id(data: bytes) -> int | None:
-    """The broker id in /controller; None if the data is invalid, which is logged."""
+    """Return the broker id in /controller; None if the data is invalid, which is logged."""
     try:
         return znodes.decode_controller(paths.CONTROLLER, data).broker_id
     except ValueError as error:

@@ -73,7 +73,7 @@ _STATE = "/state"
 
 
 def watched_place(path: str) -> Place | None:
-    """What to read again when the watch of this path fires; None without a watch of the controller."""
+    """Return what to read again when the watch of this path fires; None without a watch of the controller."""
     if path.endswith(_STATE):
         return _partition_of(path)
     if path.startswith(paths.BROKER_IDS):
@@ -109,23 +109,23 @@ class ZnodeEvents:
         """Topics whose configuration has changed; None for all."""
 
     def topic_changed(self, name: str) -> None:
-        """The watch of a topic's node has fired: the next `read(CHANGED_TOPICS)` reads it."""
+        """Note that the watch of a topic's node has fired: the next `read(CHANGED_TOPICS)` reads it."""
         self._changed.add(name)
 
     def configs_changed(self, names: Iterable[str] | None) -> None:
-        """The configuration of these or all topics has changed: the next `read(UNCLEAN_TOPICS)` looks at it."""
+        """Note a change of the configuration of these or all topics: the next `read(UNCLEAN_TOPICS)` looks at it."""
         if names is None or self._configured is None:
             self._configured = None
         else:
             self._configured.update(names)
 
     def drop_changes(self) -> None:
-        """Forgets topics to look at, because this broker is not the controller; an election reads everything."""
+        """Forget topics to look at, because this broker is not the controller; an election reads everything."""
         self._changed.clear()
         self._configured = set()
 
     async def read_all(self, lease: ControllerLease) -> Elected:
-        """Reads all state that the controller needs from ZooKeeper."""
+        """Read all state that the controller needs from ZooKeeper."""
         brokers = await znode_reader.read_brokers(self._zookeeper)
         self._changed.clear()
         names = await znode_reader.read_topic_names(self._zookeeper)
@@ -133,10 +133,10 @@ class ZnodeEvents:
         topics = await self._with_ids(self._topics_read)
         partitions = [TopicPartition(t, p) for t, a in topics.items() for p in a.replicas]
         written = await znode_reader.read_written_states(self._zookeeper, partitions)
-        leaders = {topic_partition: each.state for topic_partition, each in written.items()}
+        leaders = {topic_partition: state.state for topic_partition, state in written.items()}
         returned = {
-            topic_partition: frozenset(b for b in each.state.isr if b in brokers and brokers[b].epoch > each.zxid)
-            for topic_partition, each in written.items()
+            topic_partition: frozenset(b for b in state.state.isr if b in brokers and brokers[b].epoch > state.zxid)
+            for topic_partition, state in written.items()
         }
         deletions = await znode_reader.read_deletions(self._zookeeper)
         # The states read above include all changes announced so far.
@@ -146,11 +146,11 @@ class ZnodeEvents:
         return Elected(lease.epoch, lease.epoch_version, brokers, topics, leaders, deletions, unclean, returned)
 
     async def read_states(self, partitions: Iterable[TopicPartition]) -> StatesRead:
-        """Reads and watches the states of these partitions."""
+        """Read and watch the states of these partitions."""
         return StatesRead(await znode_reader.read_watched_states(self._zookeeper, partitions))
 
     async def read(self, path: str) -> list[Event]:
-        """Returns the events for a change at a watched path other than /controller."""
+        """Return the events for a change at a watched path other than /controller."""
         if path == paths.BROKER_IDS:
             return [BrokersRead(await znode_reader.read_brokers(self._zookeeper))]
         if path == paths.TOPICS:
@@ -192,7 +192,9 @@ class ZnodeEvents:
         return [ReassignmentsRequested(new, from_znode=True)] if new or not requested else []
 
     async def _changes(self, names: Iterable[str]) -> list[Event]:
-        """What has changed in these topics since they were read: their number matters, not that of all topics."""
+        """Return what has changed in these topics since they were read: their number matters, not that of all
+        topics.
+        """
         requested = sorted(names)
         if not requested:
             return []
@@ -209,7 +211,8 @@ class ZnodeEvents:
         return [TopicsRead(changed, removed, self._unclean_topics(changed))] if changed or removed else []
 
     async def _with_ids(self, read: Mapping[str, WrittenTopic]) -> dict[str, znodes.TopicAssignment]:
-        """The readable topics; those without an id (created before 2.8, or written by hand or older tools) get one.
+        """Return the readable topics; those without an id (created before 2.8, or written by hand or older tools) get
+        one.
 
         No ids are assigned while brokers older than 2.8 may be in the cluster (inter.broker.protocol.version).
         """
@@ -238,7 +241,7 @@ class ZnodeEvents:
 
 
 def _partition_of(path: str) -> TopicPartition | None:
-    """The partition of a state node's path."""
+    """Return the partition of a state node's path."""
     parts = path.removeprefix(paths.TOPICS + "/").split("/")
     is_state = len(parts) == 4 and parts[1] == "partitions" and parts[2].isdigit()
     return TopicPartition(parts[0], int(parts[2])) if is_state else None

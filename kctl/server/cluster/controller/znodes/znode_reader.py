@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 async def read_brokers(zookeeper: ZooKeeper) -> dict[int, LiveBroker]:
-    """The registered brokers; invalid registrations are skipped and logged."""
+    """Return the registered brokers; invalid registrations are skipped and logged."""
     names = await zookeeper.children(paths.BROKER_IDS, watch=True)
     ids = []
     for name in names:
@@ -50,14 +50,14 @@ class WrittenTopic(NamedTuple):
 
 
 async def read_topic_names(zookeeper: ZooKeeper) -> list[str]:
-    """The names of all topics."""
+    """Return the names of all topics."""
     return await zookeeper.children(paths.TOPICS, watch=True)
 
 
 async def read_topics(
     zookeeper: ZooKeeper, names: Iterable[str], known: Mapping[str, WrittenTopic]
 ) -> dict[str, WrittenTopic]:
-    """The topics of these names that exist; invalid nodes are logged.
+    """Return the topics of these names that exist; invalid nodes are logged.
 
     Nodes that have not changed since `known` was read are not decoded again: their entries are the same objects.
     """
@@ -76,7 +76,7 @@ class WrittenState(NamedTuple):
 async def read_written_states(
     zookeeper: ZooKeeper, partitions: Iterable[TopicPartition], *, watch: bool = False
 ) -> dict[TopicPartition, WrittenState]:
-    """The partition states that exist, with the zxid of each."""
+    """Return the partition states that exist, with the zxid of each."""
     requested = list(partitions)
     found = await _gather(partial(_read_state, zookeeper, watch=watch), requested)
     return {tp: written for tp, written in zip(requested, found, strict=True) if written is not None}
@@ -85,25 +85,25 @@ async def read_written_states(
 async def read_leaders(
     zookeeper: ZooKeeper, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, LeaderAndIsr]:
-    """The partition states that exist."""
+    """Return the partition states that exist."""
     return {tp: written.state for tp, written in (await read_written_states(zookeeper, partitions)).items()}
 
 
 async def read_deletions(zookeeper: ZooKeeper) -> frozenset[str]:
-    """Topics whose deletion is requested."""
+    """Return the topics whose deletion is requested."""
     return frozenset(await zookeeper.children(paths.DELETE_TOPICS, watch=True))
 
 
 async def read_watched_states(
     zookeeper: ZooKeeper, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, LeaderAndIsr]:
-    """The states of these partitions; sets a watch on each."""
+    """Return the states of these partitions; set a watch on each."""
     states = await read_written_states(zookeeper, partitions, watch=True)
     return {topic_partition: written.state for topic_partition, written in states.items()}
 
 
 async def take_isr_changes(zookeeper: ZooKeeper) -> dict[TopicPartition, LeaderAndIsr]:
-    """The current states of partitions in /isr_change_notification; deletes the notifications."""
+    """Return the current states of partitions in /isr_change_notification; delete the notifications."""
     partitions: dict[TopicPartition, None] = {}
     for path, data in await _take_notifications(zookeeper, paths.ISR_CHANGE_NOTIFICATIONS):
         try:
@@ -114,7 +114,7 @@ async def take_isr_changes(zookeeper: ZooKeeper) -> dict[TopicPartition, LeaderA
 
 
 async def take_log_dir_events(zookeeper: ZooKeeper) -> set[int]:
-    """The brokers in /log_dir_event_notification; deletes the notifications."""
+    """Return the brokers in /log_dir_event_notification; delete the notifications."""
     brokers: set[int] = set()
     for path, data in await _take_notifications(zookeeper, paths.LOG_DIR_EVENT_NOTIFICATIONS):
         try:
@@ -125,7 +125,7 @@ async def take_log_dir_events(zookeeper: ZooKeeper) -> set[int]:
 
 
 async def read_reassignments(zookeeper: ZooKeeper) -> dict[TopicPartition, tuple[int, ...]] | None:
-    """The reassignments in /admin/reassign_partitions; None if the node does not exist."""
+    """Return the reassignments in /admin/reassign_partitions; None if the node does not exist."""
     data = await _read_request(zookeeper, paths.REASSIGN_PARTITIONS)
     if data is None:
         return None
@@ -138,7 +138,7 @@ async def read_reassignments(zookeeper: ZooKeeper) -> dict[TopicPartition, tuple
 
 
 async def take_preferred_elections(zookeeper: ZooKeeper) -> tuple[TopicPartition, ...]:
-    """The partitions in /admin/preferred_replica_election; deletes the node."""
+    """Return the partitions in /admin/preferred_replica_election; delete the node."""
     data = await _read_request(zookeeper, paths.PREFERRED_REPLICA_ELECTION)
     if data is None:
         return ()
@@ -151,7 +151,7 @@ async def take_preferred_elections(zookeeper: ZooKeeper) -> tuple[TopicPartition
 
 
 async def _read_request(zookeeper: ZooKeeper, path: str) -> bytes | None:
-    """Reads a request node, and watches it whether it exists or not."""
+    """Read a request node, and watch it whether it exists or not."""
     await zookeeper.exists(path, watch=True)
     try:
         data, _ = await zookeeper.get(path)
@@ -222,7 +222,7 @@ async def _read_state(zookeeper: ZooKeeper, topic_partition: TopicPartition, *, 
 
 
 async def _gather(read: Callable[[K], Awaitable[T]], keys: Iterable[K]) -> list[T]:
-    """Reads all keys in order, some at a time: starting 10,000 reads at once took 50 ms."""
+    """Read all keys in order, some at a time: starting 10,000 reads at once took 50 ms."""
     found: list[T] = []
     for some in batches(list(keys), _READS_IN_FLIGHT):
         found += await asyncio.gather(*(read(key) for key in some))

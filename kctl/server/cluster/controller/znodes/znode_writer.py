@@ -48,7 +48,7 @@ class ZnodeWriter:
         """ZooKeeper version of /controller_epoch when this controller was elected."""
 
     async def write_states(self, action: WriteStates) -> StatesWritten:
-        """Creates and changes partition states; returns the current state of those that another writer changed."""
+        """Create and change partition states; return the current state of those that another writer changed."""
         written: dict[TopicPartition, LeaderAndIsr] = {}
         conflicts: dict[TopicPartition, LeaderAndIsr] = {}
         topics: dict[str, list[TopicPartition]] = {}
@@ -66,7 +66,7 @@ class ZnodeWriter:
         return StatesWritten(written, conflicts)
 
     async def alter_states(self, action: AlterStates) -> StatesAltered:
-        """Changes partition states on behalf of leaders; states that no longer exist are skipped."""
+        """Change partition states on behalf of leaders; states that no longer exist are skipped."""
         written: dict[TopicPartition, LeaderAndIsr] = {}
         conflicts: dict[TopicPartition, LeaderAndIsr] = {}
         missing: list[TopicPartition] = []
@@ -153,7 +153,9 @@ class ZnodeWriter:
         }
 
     async def _current_state(self, topic_partition: TopicPartition) -> LeaderAndIsr | None:
-        """The current state; None if the node does not exist or is invalid, in which case it is left unchanged."""
+        """Return the current state; None if the node does not exist or is invalid, in which case it is left
+        unchanged.
+        """
         path = paths.partition_state(*topic_partition)
         try:
             data, stat = await self._zookeeper.get(path)
@@ -165,7 +167,7 @@ class ZnodeWriter:
             return None
 
     async def delete_topic(self, topic: str) -> None:
-        """Deletes the topic's states, then its assignment, configuration and deletion request.
+        """Delete the topic's states, then its assignment, configuration and deletion request.
 
         The latter are deleted in one transaction: a topic of the same name that is created as soon as the assignment is
         gone has a configuration of its own, and no request to delete it.
@@ -176,7 +178,7 @@ class ZnodeWriter:
         await self._delete([path for tree in trees for path in tree[-1:]])
 
     async def delete_tree(self, root: str) -> None:
-        """Deletes a node and all its descendants; a missing node is not an error."""
+        """Delete a node and all its descendants; a missing node is not an error."""
         await self._delete(await self._tree(root))
 
     async def _delete(self, node_paths: list[str]) -> None:
@@ -184,7 +186,7 @@ class ZnodeWriter:
             await self.multi([Delete(path) for path in node_paths[start : start + _OPERATIONS_PER_MULTI]])
 
     async def _tree(self, root: str) -> list[str]:
-        """The node and all below it, children before parents; empty when it does not exist."""
+        """Return the node and all below it, children before parents; empty when it does not exist."""
         try:
             names = await self._zookeeper.children(root)
         except NoNodeError:
@@ -192,7 +194,7 @@ class ZnodeWriter:
         return [path for name in names for path in await self._tree(f"{root}/{name}")] + [root]
 
     async def multi(self, operations: list[Operation]) -> list[str | ZnodeStat | bool]:
-        """Performs a write that only the current controller may do.  Raises ControllerMoved or an operation's error."""
+        """Perform a write that only the current controller may do.  Raises ControllerMoved or an operation's error."""
         check = Check(paths.CONTROLLER_EPOCH, self.epoch_version)
         try:
             return (await self._zookeeper.multi([check, *operations]))[1:]
@@ -202,7 +204,7 @@ class ZnodeWriter:
             raise
 
     async def set_up_features(self, *, are_supported: bool) -> None:
-        """Creates /feature, or changes its status, as the first controller of an inter.broker.protocol.version does.
+        """Create /feature, or change its status, as the first controller of an inter.broker.protocol.version does.
 
         From 2.7 on features are enabled and keep their levels; before, they are disabled and have none.  Kafka:
         KafkaController.maybeSetupFeatureVersioning (KIP-584).
@@ -221,7 +223,7 @@ class ZnodeWriter:
             await self.multi([SetData(paths.FEATURE, znodes.encode_features(disabled))])
 
     async def finish_requested_reassignments(self, remaining: Mapping[TopicPartition, tuple[int, ...]]) -> None:
-        """Leaves these in /admin/reassign_partitions; deletes the node when none remain."""
+        """Leave these in /admin/reassign_partitions; delete the node when none remain."""
         path = paths.REASSIGN_PARTITIONS
         try:
             if remaining:

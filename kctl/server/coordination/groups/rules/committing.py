@@ -38,12 +38,13 @@ from kctl.server.coordination.groups.rules.rebalance import expect_heartbeat
 
 
 def commit(group: Group, event: CommitRequest, now: Now, out: list[Action]) -> None:
-    """Stages the commits and writes them to the log; metadata that is too large refuses only its partition."""
+    """Stage the commits and write them to the log; metadata that is too large refuses only its partition."""
     error = _commit_error(group, event)
     if error is not ErrorCode.NONE:
         out.append(Respond(event.token, dict.fromkeys(event.offsets, error)))
         return
     member = group.members.get(event.member_id)
+    # A commit shows that the member is alive, as a heartbeat does.
     if member is not None:
         expect_heartbeat(member, member.session_timeout_ms, now, out)
     accepted, refused = _sorted_by_size(group, event.offsets)
@@ -72,7 +73,7 @@ def commit_in_transaction(group: Group, event: TransactionalCommit, out: list[Ac
 
 
 def commit_stored(group: Group, append: CommitAppend, error: ErrorCode, base_offset: int, out: list[Action]) -> None:
-    """The commits were written or refused; outside of a transaction, written commits become visible now."""
+    """Process the outcome of an append of commits; outside of a transaction, written commits become visible now."""
     offsets, producer_id = group.offsets, append.producer_id
     match error, producer_id:
         case ErrorCode.NONE, None:
@@ -91,7 +92,7 @@ def commit_stored(group: Group, append: CommitAppend, error: ErrorCode, base_off
 
 
 def delete_group(group: Group, event: DeleteGroup, now: Now, out: list[Action]) -> None:
-    """Deletes a group without members, else NON_EMPTY_GROUP."""
+    """Delete a group without members, else NON_EMPTY_GROUP."""
     if group.state is GroupState.DEAD:
         out.append(Respond(event.token, ErrorCode.GROUP_ID_NOT_FOUND))
     elif group.state is not GroupState.EMPTY:
@@ -103,7 +104,7 @@ def delete_group(group: Group, event: DeleteGroup, now: Now, out: list[Action]) 
 
 
 def delete_offsets(group: Group, event: DeleteOffsets, now: Now, out: list[Action]) -> None:
-    """Keeps offsets of topics to which members subscribe; groups of other types must be empty.  KIP-496."""
+    """Keep offsets of topics to which members subscribe; groups of other types must be empty.  KIP-496."""
     if group.state is GroupState.DEAD:
         out.append(Respond(event.token, DeleteOffsetsOutcome(ErrorCode.GROUP_ID_NOT_FOUND, {})))
         return
@@ -120,7 +121,7 @@ def delete_offsets(group: Group, event: DeleteOffsets, now: Now, out: list[Actio
 
 
 def forget_topics(group: Group, event: ForgetTopics, now: Now, out: list[Action]) -> None:
-    """Removes the commits of deleted topics: a new topic of the same name starts without commits."""
+    """Remove the commits of deleted topics: a new topic of the same name starts without commits."""
     some = _next_partitions(event, group.offsets.known, out)
     forgotten = [tp for tp in some if tp.topic in event.topics]
     if forgotten:
@@ -128,27 +129,30 @@ def forget_topics(group: Group, event: ForgetTopics, now: Now, out: list[Action]
 
 
 def expire_offsets(group: Group, event: ExpireOffsets, now: Now, out: list[Action]) -> None:
-    """Removes expired commits, and the group if nothing is left."""
+    """Remove expired commits, and the group if nothing is left."""
     _drop(group, _expired(group, _next_partitions(event, lambda: group.offsets, out), now), now, out)
 
 
 def transaction_completed(group: Group, event: TransactionCompleted, out: list[Action]) -> None:
-    """Makes the commits of the transaction visible, or drops them; if there are thousands, in later steps as well."""
+    """Make the commits of the transaction visible, or drop them; if there are thousands, in later steps as well."""
     is_first = not group.offsets.is_deciding
     group.offsets.end_transaction(event.producer_id, committed=event.committed)
+    # Otherwise a repeated DecideOffsets is under way, which comes to this transaction too.
     if is_first:
         decide_offsets(group, out)
 
 
 def decide_offsets(group: Group, out: list[Action]) -> None:
-    """Decides about the next commits of transactions that have ended."""
+    """Decide about the next commits of transactions that have ended."""
     group.offsets.decide(REQUEST_ELEMENTS_PER_SLICE_MAX)
     if group.offsets.is_deciding:
         out.append(Repeat(DecideOffsets()))
 
 
 def java_length(text: str) -> int:
-    """The number of UTF-16 code units, in which Kafka measures metadata in spite of `offset.metadata.max.bytes`."""
+    """Return the number of UTF-16 code units, in which Kafka measures metadata in spite of
+    `offset.metadata.max.bytes`.
+    """
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
@@ -178,6 +182,7 @@ def _transactional_commit_error(group: Group, event: TransactionalCommit) -> Err
         return ErrorCode.FENCED_INSTANCE_ID
     if event.member_id != UNKNOWN_MEMBER and event.member_id not in group.members:
         return ErrorCode.UNKNOWN_MEMBER_ID
+    # Clients without KIP-447 send -1.
     if 0 <= event.generation != group.generation:
         return ErrorCode.ILLEGAL_GENERATION
     return ErrorCode.NONE
@@ -186,7 +191,7 @@ def _transactional_commit_error(group: Group, event: TransactionalCommit) -> Err
 def _sorted_by_size(
     group: Group, offsets: Mapping[TopicPartition, OffsetAndMetadata]
 ) -> tuple[dict[TopicPartition, OffsetAndMetadata], tuple[TopicPartition, ...]]:
-    """The commits to write, and the partitions whose metadata is too large."""
+    """Return the commits to write, and the partitions whose metadata is too large."""
     size_max = group.config.offset_metadata_max_bytes
     accepted = {tp: value for tp, value in offsets.items() if java_length(value.metadata) <= size_max}
     return accepted, tuple(tp for tp in offsets if tp not in accepted)
@@ -195,7 +200,7 @@ def _sorted_by_size(
 def _next_partitions(
     event: ForgetTopics | ExpireOffsets, known: Callable[[], Iterable[TopicPartition]], out: list[Action]
 ) -> Sequence[TopicPartition]:
-    """The partitions to check in this step; if there are more, the event follows again."""
+    """Return the partitions to check in this step; if there are more, the event follows again."""
     partitions = tuple(known()) if event.partitions is None else event.partitions
     end = event.checked + REQUEST_ELEMENTS_PER_SLICE_MAX
     if end < len(partitions):
@@ -204,9 +209,10 @@ def _next_partitions(
 
 
 def _expired(group: Group, partitions: Iterable[TopicPartition], now: Now) -> list[TopicPartition]:
-    """Those of these partitions whose commits have expired, by the rules of KIP-211."""
+    """Return those of these partitions whose commits have expired, by the rules of KIP-211."""
     kept_topics: frozenset[str] = frozenset()
     empty_since_ms: int | None = None
+    # A group that has never had members: each commit expires by its own time.
     if group.protocol_type is None:
         pass
     elif group.state is GroupState.EMPTY:
@@ -214,6 +220,7 @@ def _expired(group: Group, partitions: Iterable[TopicPartition], now: Now) -> li
     elif group.is_consumer_group and group.state is GroupState.STABLE and group.subscribed_topics is not None:
         kept_topics = group.subscribed_topics
     else:
+        # The topics of the members are unknown or about to change, so nothing expires.
         return []
     return group.offsets.expired(
         partitions,
@@ -225,7 +232,7 @@ def _expired(group: Group, partitions: Iterable[TopicPartition], now: Now) -> li
 
 
 def _drop(group: Group, partitions: Iterable[TopicPartition], now: Now, out: list[Action]) -> None:
-    """Removes commits, and the group if nothing is left of it."""
+    """Remove commits, and the group if nothing is left of it."""
     removed = group.offsets.remove(list(partitions))
     if group.is_vacant:
         _remove_group(group, removed, now, out)
@@ -234,7 +241,7 @@ def _drop(group: Group, partitions: Iterable[TopicPartition], now: Now, out: lis
 
 
 def _remove_group(group: Group, removed: list[TopicPartition], now: Now, out: list[Action]) -> None:
-    """Removes the group; one that never had a generation has no record and needs no tombstone."""
+    """Remove the group; one that never had a generation has no record and needs no tombstone."""
     group.transition_to(GroupState.DEAD, now)
     has_record = group.generation > 0
     if removed or has_record:

@@ -60,10 +60,11 @@ limited in time.
 
 
 def join(group: Group, event: JoinRequest, now: Now, out: list[Action]) -> None:
-    """Adds, updates or refuses a member.  Kafka: GroupCoordinator.handleJoinGroup."""
+    """Add, update or refuse a member.  Kafka: GroupCoordinator.handleJoinGroup."""
     if not _has_room_for(group, event.member_id):
         if event.member_id in group.members or event.member_id in group.pending_members:
             out.append(CancelTimer(session_timer(event.member_id)))
+        # A refused member does not stay in the group, which would wait for it.
         group.remove(event.member_id)
         _refuse(event, ErrorCode.GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER, out)
     elif group.state is GroupState.DEAD:
@@ -74,11 +75,12 @@ def join(group: Group, event: JoinRequest, now: Now, out: list[Action]) -> None:
         _join_without_id(group, event, now, out)
     else:
         _join_with_id(group, event, now, out)
+    # Whatever the outcome: the group may have waited for this member only, which has joined or was removed.
     complete_join_if_ready(group, now, out)
 
 
 def replacement_stored(group: Group, append: ReplacementAppend, error: ErrorCode, now: Now, out: list[Action]) -> None:
-    """A static member's new id was written to the log, or was refused and is reverted.
+    """Complete the replacement of a static member's id, which was written to the log, or was refused and is reverted.
 
     The response names the old leader on purpose: a member that finds itself named as leader would compute an
     assignment, and a stable group does not use it (KIP-345; skip_assignment exists from JoinGroup v9 only).
@@ -86,6 +88,7 @@ def replacement_stored(group: Group, append: ReplacementAppend, error: ErrorCode
     if error is not ErrorCode.NONE:
         _skip_refused(group, append)
     member = group.members.get(append.new_member_id)
+    # The member was removed, or it has joined again: only its latest request is answered with a generation.
     if member is None or member.join_token is not append.token:
         return
     if error is ErrorCode.NONE:
@@ -115,7 +118,7 @@ def replacement_stored(group: Group, append: ReplacementAppend, error: ErrorCode
 
 
 def _skip_refused(group: Group, refused: ReplacementAppend) -> None:
-    """Updates a later replacement of the same instance: if it is refused too, the id in the log is the first one."""
+    """Update a later replacement of the same instance: if it is refused too, the id in the log is the first one."""
     for append_id, later in group.appends.items():
         if isinstance(later, ReplacementAppend) and later.old_member_id == refused.new_member_id:
             before = replace(later, old_member_id=refused.old_member_id, old_protocols=refused.old_protocols)
@@ -176,7 +179,7 @@ def _names_unknown_instance(group: Group, event: JoinRequest) -> bool:
 
 
 def _may_keep_generation(group: Group, member: Member, event: JoinRequest) -> bool:
-    """True if the member repeats its request because the response was lost, and nothing else changed.
+    """Return whether the member repeats its request because the response was lost, and nothing else changed.
 
     A leader of a stable group that joins requests a new assignment, for example because partitions were added.
     """
@@ -199,6 +202,7 @@ def _admit(group: Group, event: JoinRequest, member_id: str, now: Now, out: list
         join_token=event.token,
         is_new=True,
     )
+    # Only the first rebalance of a group is delayed further for members that arrive late, as in Kafka.
     if group.state is GroupState.PREPARING_REBALANCE and group.generation == 0:
         group.has_new_member = True
     group.add(member, event.protocol_type)
@@ -207,7 +211,7 @@ def _admit(group: Group, event: JoinRequest, member_id: str, now: Now, out: list
 
 
 def _update(group: Group, member: Member, event: JoinRequest, out: list[Action]) -> None:
-    """Parks the member's join and stores its protocols."""
+    """Park the member's join and store its protocols."""
     _complete_earlier_join(group, member, out)
     group.set_protocols(member, event.protocols)
     member.rebalance_timeout_ms = event.rebalance_timeout_ms
@@ -216,13 +220,14 @@ def _update(group: Group, member: Member, event: JoinRequest, out: list[Action])
 
 
 def _replace_static(group: Group, event: JoinRequest, instance_id: str, now: Now, out: list[Action]) -> None:
-    """A new process of a known instance takes over its place; the old process is fenced at once.  KIP-345."""
+    """Let a new process of a known instance take over its place; the old process is fenced at once.  KIP-345."""
     leader_before = group.leader or ""
     old_member_id = group.static_members[instance_id]
     member = group.members[old_member_id]
     fenced = ErrorCode.FENCED_INSTANCE_ID
     respond_to_join(group, member, JoinOutcome(error=fenced, member_id=old_member_id), out)
     respond_to_sync(member, SyncOutcome(fenced), out)
+    # The key of the timer has the old id.
     forget_session(member, out)
     old_protocols = member.protocols
     group.replace_static(old_member_id, event.fresh_member_id)
@@ -232,15 +237,17 @@ def _replace_static(group: Group, event: JoinRequest, instance_id: str, now: Now
         # The leader may be computing an assignment for the old id.
         start_rebalance(group, now, out)
     elif group.state is GroupState.STABLE and group.elect_protocol() != group.protocol_name:
+        # The new process supports other protocols, so that another one has the most votes.
         start_rebalance(group, now, out)
     elif group.state is GroupState.STABLE:
+        # The others keep their assignments.  The new id is in the log before the member learns it.
         append = ReplacementAppend(event.token, old_member_id, event.fresh_member_id, old_protocols, leader_before)
         assignments = {other.member_id: other.assignment for other in group.members.values()}
         persist_generation(group, append, assignments, out)
 
 
 def _complete_earlier_join(group: Group, member: Member, out: list[Action]) -> None:
-    """Completes an earlier parked join of the same member; its connection still waits for the response."""
+    """Complete an earlier parked join of the same member; its connection still waits for the response."""
     outcome = JoinOutcome(error=ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id)
     respond_to_join(group, member, outcome, out)
 
@@ -253,7 +260,7 @@ def _refuse(event: JoinRequest, error: ErrorCode, member_id: str, out: list[Acti
 
 
 def sync(group: Group, event: SyncRequest, now: Now, out: list[Action]) -> None:
-    """Parks the sync until the leader's assignment is stored, or completes it at once if the group is stable.
+    """Park the sync until the leader's assignment is stored, or complete it at once if the group is stable.
 
     A leader that syncs again while its assignment is being written may send another one, which must not be written
     after the one that members get.
@@ -265,6 +272,7 @@ def sync(group: Group, event: SyncRequest, now: Now, out: list[Action]) -> None:
     member = group.members[event.member_id]
     _has_synced(group, member, out)
     if group.state is GroupState.STABLE:
+        # The leader was faster, or the response to an earlier sync was lost.
         out.append(Respond(event.token, assignment_outcome(group, member)))
         expect_heartbeat(member, member.session_timeout_ms, now, out)
         return
@@ -277,12 +285,13 @@ def sync(group: Group, event: SyncRequest, now: Now, out: list[Action]) -> None:
 
 
 def assignment_stored(group: Group, append: AssignmentAppend, error: ErrorCode, now: Now, out: list[Action]) -> None:
-    """The assignment was written or refused.  Another rebalance may have started in the meantime."""
+    """Process the outcome of an append of an assignment.  Another rebalance may have started in the meantime."""
     if group.state is not GroupState.COMPLETING_REBALANCE or append.generation != group.generation:
         return
     if error is ErrorCode.NONE:
         give_assignments(group, append.assignments, now, out)
     else:
+        # No member may use an assignment that another coordinator would not find in the log.
         clear_assignments(group, error, now, out)
         start_rebalance_if_possible(group, now, out)
 

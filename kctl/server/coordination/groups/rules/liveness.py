@@ -18,7 +18,7 @@ from kctl.server.coordination.groups.rules.rebalance import (
 
 
 def heartbeat(group: Group, event: Heartbeat, now: Now, out: list[Action]) -> None:
-    """Extends the session; REBALANCE_IN_PROGRESS requests that the member joins again."""
+    """Extend the session; REBALANCE_IN_PROGRESS requests that the member joins again."""
     error = _heartbeat_error(group, event)
     if error in {ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS}:
         member = group.members[event.member_id]
@@ -27,7 +27,7 @@ def heartbeat(group: Group, event: Heartbeat, now: Now, out: list[Action]) -> No
 
 
 def leave(group: Group, event: LeaveRequest, now: Now, out: list[Action]) -> None:
-    """Removes members; one error per leaver, in request order.  Kafka responds after the last one is removed."""
+    """Remove members; one error per leaver, in request order.  Kafka responds after the last one is removed."""
     if group.state is GroupState.DEAD:
         out.append(Respond(event.token, LeaveOutcome(ErrorCode.COORDINATOR_NOT_AVAILABLE)))
         return
@@ -44,7 +44,7 @@ def leave(group: Group, event: LeaveRequest, now: Now, out: list[Action]) -> Non
 
 
 def session_ended(group: Group, member_id: str, now: Now, out: list[Action]) -> None:
-    """The session timer fired: removes the member, unless it sent a request since or has a parked one."""
+    """Remove a member whose session timer fired, unless it sent a request since or has a parked one."""
     if member_id in group.pending_members:
         _remove_pending(group, member_id, now, out)
         return
@@ -101,7 +101,7 @@ def _remove(group: Group, member: Member, now: Now, out: list[Action]) -> None:
 
 
 def _remove_pending(group: Group, member_id: str, now: Now, out: list[Action]) -> None:
-    """Removes a member id with which no client has joined; the rebalance may have waited only for it."""
+    """Remove a member id with which no client has joined; the rebalance may have waited only for it."""
     group.remove_pending(member_id)
     if group.state is GroupState.PREPARING_REBALANCE:
         complete_join_if_ready(group, now, out)

@@ -41,7 +41,7 @@ from kctl.server.coordination.groups.group import Group, InitialDelay, Member, S
 
 
 def expect_heartbeat(member: Member, timeout_ms: int, now: Now, out: list[Action]) -> None:
-    """Sets the session deadline to `timeout_ms` from now."""
+    """Set the session deadline to `timeout_ms` from now."""
     due_ms = now.monotonic_ms + timeout_ms
     member.session_deadline_ms = due_ms
     if member.timer_due_ms is None or due_ms < member.timer_due_ms:
@@ -50,14 +50,14 @@ def expect_heartbeat(member: Member, timeout_ms: int, now: Now, out: list[Action
 
 
 def forget_session(member: Member, out: list[Action]) -> None:
-    """Cancels the member's session timer."""
+    """Cancel the member's session timer."""
     if member.timer_due_ms is not None:
         member.timer_due_ms = None
         out.append(CancelTimer(session_timer(member.member_id)))
 
 
 def session_timer(member_id: str) -> TimerKey:
-    """The key of the member's session timer; a pending member has one too."""
+    """Return the key of the member's session timer; a pending member has one too."""
     return TimerKey(TimerKind.SESSION, member_id)
 
 
@@ -74,7 +74,7 @@ MemberSteps: TypeAlias = Iterator[Sequence[Action]]
 
 
 def step_through(group: Group, size: int, work: MemberSteps, out: list[Action]) -> None:
-    """Does the work now if it has at most GROUP_MEMBERS_PER_STEP_MAX parts, else with `Continue`."""
+    """Do the work now if it has at most GROUP_MEMBERS_PER_STEP_MAX parts, else with `Continue`."""
     if size > GROUP_MEMBERS_PER_STEP_MAX:
         group.unfinished.append(work)
         return
@@ -83,7 +83,7 @@ def step_through(group: Group, size: int, work: MemberSteps, out: list[Action]) 
 
 
 def continue_steps(group: Group, out: list[Action]) -> None:
-    """Does the next GROUP_MEMBERS_PER_STEP_MAX parts."""
+    """Do the next GROUP_MEMBERS_PER_STEP_MAX parts."""
     left = GROUP_MEMBERS_PER_STEP_MAX
     while group.unfinished:
         for actions in group.unfinished[0]:
@@ -99,7 +99,7 @@ _SUBSCRIPTION_BYTES_PER_PART = 100
 
 
 def start_rebalance_if_possible(group: Group, now: Now, out: list[Action]) -> None:
-    """Starts a rebalance unless one is being prepared already or the group is dead."""
+    """Start a rebalance unless one is being prepared already or the group is dead."""
     if group.can_rebalance:
         start_rebalance(group, now, out)
 
@@ -108,6 +108,7 @@ def start_rebalance(group: Group, now: Now, out: list[Action]) -> None:
     """All members have to join again.  A group that was empty waits for more members (KIP-134)."""
     if group.state is GroupState.COMPLETING_REBALANCE:
         clear_assignments(group, ErrorCode.REBALANCE_IN_PROGRESS, now, out)
+    # It limits the syncs of a generation that ends here.
     out.append(CancelTimer(SYNC_TIMER))
     if group.state is GroupState.EMPTY:
         delay_ms = group.config.group_initial_rebalance_delay_ms
@@ -121,18 +122,20 @@ def start_rebalance(group: Group, now: Now, out: list[Action]) -> None:
 
 
 def complete_join_if_ready(group: Group, now: Now, out: list[Action]) -> None:
-    """Completes the join phase if all members have joined.  The initial delay always runs to its end."""
+    """Complete the join phase if all members have joined.  The initial delay always runs to its end."""
     if group.state is GroupState.PREPARING_REBALANCE and group.initial_delay is None and group.have_all_joined:
         out.append(CancelTimer(JOIN_TIMER))
         _begin_to_complete_join(group, now, out)
 
 
 def join_time_is_up(group: Group, now: Now, out: list[Action]) -> None:
-    """The JOIN timer fired: continues with the members that joined, unless the initial delay is extended."""
+    """Continue, when the JOIN timer fired, with the members that joined, unless the initial delay is extended."""
+    # If the group was busy when the timer fired, an earlier event may have ended the phase.
     if group.state is not GroupState.PREPARING_REBALANCE:
         return
     initial = group.initial_delay
     if initial is not None and group.has_new_member and initial.remaining_ms > 0:
+        # Members are still arriving.  All delays together take no longer than the rebalance timeout (KIP-134).
         group.has_new_member = False
         next_ms = min(group.config.group_initial_rebalance_delay_ms, initial.remaining_ms)
         group.initial_delay = InitialDelay(next_ms, max(initial.remaining_ms - initial.delay_ms, 0))
@@ -143,14 +146,15 @@ def join_time_is_up(group: Group, now: Now, out: list[Action]) -> None:
 
 
 def sync_time_is_up(group: Group, now: Now, out: list[Action]) -> None:
-    """The SYNC timer fired: removes members that have not synced and starts a rebalance (KAFKA-12898)."""
+    """Remove members that have not synced when the SYNC timer fired, and start a rebalance (KAFKA-12898)."""
+    # Also in a stable group: a member may never have asked for the assignment that the leader has sent.
     if group.state not in {GroupState.COMPLETING_REBALANCE, GroupState.STABLE} or not group.pending_sync:
         return
     step_through(group, len(group.pending_sync), _restart_without(group, sorted(group.pending_sync), now), out)
 
 
 def remove_member(group: Group, member: Member, out: list[Action]) -> None:
-    """Removes the member; its parked requests get UNKNOWN_MEMBER_ID, so that a live client joins again."""
+    """Remove the member; its parked requests get UNKNOWN_MEMBER_ID, so that a live client joins again."""
     forget_session(member, out)
     respond_to_join(group, member, JoinOutcome(error=ErrorCode.UNKNOWN_MEMBER_ID, member_id=UNKNOWN_MEMBER), out)
     respond_to_sync(member, SyncOutcome(ErrorCode.UNKNOWN_MEMBER_ID), out)
@@ -158,7 +162,7 @@ def remove_member(group: Group, member: Member, out: list[Action]) -> None:
 
 
 def respond_to_join(group: Group, member: Member, outcome: JoinOutcome, out: list[Action]) -> bool:
-    """Completes the member's parked join; returns False if there is none."""
+    """Complete the member's parked join; return False if there is none."""
     token = group.take_join(member)
     if token is not None:
         out.append(Respond(token, outcome))
@@ -166,7 +170,7 @@ def respond_to_join(group: Group, member: Member, outcome: JoinOutcome, out: lis
 
 
 def respond_to_sync(member: Member, outcome: SyncOutcome, out: list[Action]) -> bool:
-    """Completes the member's parked sync; returns False if there is none."""
+    """Complete the member's parked sync; return False if there is none."""
     token, member.sync_token = member.sync_token, None
     if token is not None:
         out.append(Respond(token, outcome))
@@ -174,7 +178,7 @@ def respond_to_sync(member: Member, outcome: SyncOutcome, out: list[Action]) -> 
 
 
 def generation_outcome(group: Group, member: Member) -> JoinOutcome:
-    """The result of a join: the current generation, with the member list for the leader."""
+    """Return the result of a join: the current generation, with the member list for the leader."""
     return _generation_outcome(group, member, _joined_members(group) if group.leader == member.member_id else ())
 
 
@@ -198,12 +202,12 @@ def _generation_outcome(group: Group, member: Member, members: Iterable[JoinedMe
 
 
 def assignment_outcome(group: Group, member: Member) -> SyncOutcome:
-    """The result of a sync: the member's assignment."""
+    """Return the result of a sync: the member's assignment."""
     return SyncOutcome(ErrorCode.NONE, group.protocol_type, group.protocol_name, member.assignment)
 
 
 def clear_assignments(group: Group, error: ErrorCode, now: Now, out: list[Action]) -> None:
-    """Drops all assignments; parked syncs get `error`."""
+    """Drop all assignments; parked syncs get `error`."""
 
     def work() -> MemberSteps:
         refusal = SyncOutcome(error)
@@ -215,7 +219,7 @@ def clear_assignments(group: Group, error: ErrorCode, now: Now, out: list[Action
 
 
 def give_assignments(group: Group, assignments: dict[str, bytes], now: Now, out: list[Action]) -> None:
-    """Completes parked syncs with their assignment, after which the group is stable; members without one get empty
+    """Complete parked syncs with their assignment, after which the group is stable; members without one get empty
     bytes.
     """
 
@@ -229,7 +233,8 @@ def give_assignments(group: Group, assignments: dict[str, bytes], now: Now, out:
 
 
 def persist_generation(group: Group, append: Append, assignments: Mapping[str, bytes], out: list[Action]) -> None:
-    """Writes the record of this generation with these assignments."""
+    """Write the record of this generation with these assignments."""
+    # Before the record is made in steps: `is_storing_assignment` has to be true at once.
     append_id = group.add_pending_append(append)
 
     def work() -> MemberSteps:
@@ -243,7 +248,7 @@ def persist_generation(group: Group, append: Append, assignments: Mapping[str, b
 
 
 def _end_sync(member: Member, outcome: SyncOutcome, now: Now) -> list[Action]:
-    """Completes the sync and restarts the session, whose timer is ignored while a sync is parked."""
+    """Complete the sync and restart the session, whose timer is ignored while a sync is parked."""
     out: list[Action] = []
     if respond_to_sync(member, outcome, out):
         expect_heartbeat(member, member.session_timeout_ms, now, out)
@@ -251,7 +256,7 @@ def _end_sync(member: Member, outcome: SyncOutcome, now: Now) -> list[Action]:
 
 
 def _restart_without(group: Group, member_ids: Iterable[str], now: Now) -> MemberSteps:
-    """Removes members and starts a rebalance of the others."""
+    """Remove members and start a rebalance of the others."""
     for member_id in member_ids:
         out: list[Action] = []
         remove_member(group, group.members[member_id], out)
@@ -262,20 +267,22 @@ def _restart_without(group: Group, member_ids: Iterable[str], now: Now) -> Membe
 
 
 def _begin_to_complete_join(group: Group, now: Now, out: list[Action]) -> None:
-    """Completes the join phase, unless that has begun."""
+    """Complete the join phase, unless that has begun."""
     if not group.is_completing_join:
         group.is_completing_join = True
         step_through(group, len(group.members), _complete_join(group, now), out)
 
 
 def _complete_join(group: Group, now: Now) -> MemberSteps:
-    """Removes the members that have not joined, and begins a generation with the others."""
+    """Remove the members that have not joined, and begin a generation with the others."""
+    # Static members keep their place until their session ends (KIP-345).
     for member in [m for m in group.members.values() if not m.is_joining and not m.is_static]:
         out: list[Action] = []
         remove_member(group, member, out)
         yield out
     group.is_completing_join = False
     if not group.members:
+        # Without this record a new coordinator would restore the members of the last generation.
         group.begin_generation(None, now)
         group.subscribed_topics = frozenset()
         yield (PersistGroup(group.add_pending_append(EmptyAppend()), group.snapshot(())),)
@@ -287,6 +294,7 @@ def _complete_join(group: Group, now: Now) -> MemberSteps:
                 yield ()
         group.begin_generation(election.winner(), now)
         yield from _respond_to_joins(group, now)
+        # Last, because no response depends on it: it decides which offsets expire and may be deleted.
         yield from _read_subscriptions(group)
     else:
         # Only static members are left and none has joined; wait until they join or their sessions expire.
@@ -294,9 +302,10 @@ def _complete_join(group: Group, now: Now) -> MemberSteps:
 
 
 def _respond_to_joins(group: Group, now: Now) -> MemberSteps:
+    # The list is complete before the first response, because the leader may be any of the members.
     joined: list[JoinedMember] = []
-    for each in _joined_members(group):
-        joined.append(each)
+    for joined_member in _joined_members(group):
+        joined.append(joined_member)
         yield ()
     for member in group.members.values():
         out: list[Action] = []
@@ -309,7 +318,7 @@ def _respond_to_joins(group: Group, now: Now) -> MemberSteps:
 
 
 def _read_subscriptions(group: Group) -> MemberSteps:
-    """A part for each 100 bytes, which are up to 30 topics."""
+    """Read the subscriptions; yield after each 100 bytes, which are up to 30 topics."""
     if group.is_consumer_group:
         topics = SubscribedTopics()
         for member in group.members.values():
