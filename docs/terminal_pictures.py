@@ -194,7 +194,7 @@ def top_screen(bootstrap: str, metrics: Sequence[str], columns: int, lines: int)
 def cluster(folder: Path) -> Iterator[tuple[list[KctlBroker], list[str]]]:
     """Three brokers, and the options that name their metrics."""
     port = probe.free_port()
-    words = [sys.executable, "-m", "kctl", "zookeeper", "start", "--data-dir", str(folder / "zookeeper")]
+    words = [sys.executable, "-m", "kctl", "broker", "zookeeper-start", "--data-dir", str(folder / "zookeeper")]
     service = Process("zookeeper", [*words, "--port", str(port)], log=folder / "zookeeper.log")
     with contextlib.ExitStack() as stack:
         stack.callback(service.stop)

@@ -52,7 +52,7 @@ NO_NUMBERS = (
 )
 COMMANDS = [(noun, command) for noun, verbs in all_commands().items() for command in verbs.values()]
 NOT_TRIED = {
-    *(("broker", "start"), ("cluster", "start"), ("cluster", "stop"), ("zookeeper", "start"), ("spark", "export")),
+    *(("broker", "start"), ("cluster", "start"), ("cluster", "stop"), ("broker", "zookeeper-start")),
     *(("cluster", "log-dirs"), ("reassign", "status"), ("reassign", "verify"), ("reassign", "list")),
     *(("perf", "produce"), ("perf", "latency")),
 }

@@ -16,7 +16,7 @@ FREE_SHARES = ((0.02, Severity.CRITICAL), (0.05, Severity.ERROR), (0.10, Severit
 FULL_IN_MS = ((3_600_000, Severity.CRITICAL), (DAY_MS, Severity.ERROR), (7 * DAY_MS, Severity.WARNING))
 KRAFT_VERSION = "kraft.version"
 """Its level says whether the quorum is static or dynamic, and not how new it is."""
-QUORUM = command("metadata-quorum", "describe")
+QUORUM = command("cluster", "quorum")
 
 
 def quorum(snapshot: Snapshot) -> Findings:

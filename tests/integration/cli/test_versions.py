@@ -25,9 +25,9 @@ def test_api_versions_of_a_broker(kctl: Kctl) -> None:
     (broker,) = fetch["brokers"]
     assert broker["min"] <= fetch["usable"] == min(broker["max"], fetch["kctl_max"]) <= broker["max"]
     assert not any(row["differs"] for row in ran.document)
-    assert kctl("api-versions --differing").out == ""
+    assert kctl("cluster api-versions --differing").out == ""
     assert ["1", "Fetch", f"{broker['min']}-{broker['max']}", "0-12", str(fetch["usable"]), "-"] in kctl(
-        "api-versions"
+        "cluster api-versions"
     ).rows
 
 
