@@ -76,7 +76,7 @@ def test_empty_parts_of_a_text_are_refused(kctl: Kctl, line: str, words: str) ->
 
 def test_a_blank_name_of_a_property_is_refused(kctl: Kctl) -> None:
     ran = kctl("topics create x --set", " =1")
-    assert (ran.status, "--config: ' =1' is not NAME=VALUE" in ran.err) == (ExitStatus.USAGE, True)
+    assert (ran.status, "--set: ' =1' is not NAME=VALUE" in ran.err) == (ExitStatus.USAGE, True)
 
 
 def test_an_argument_that_is_not_utf8_is_refused(kctl: Kctl) -> None:

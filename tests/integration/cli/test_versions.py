@@ -1,4 +1,4 @@
-"""`kctl cluster api-versions`, `features` and `metadata-quorum`, on clusters with ZooKeeper and with KRaft."""
+"""`kctl cluster api-versions`, `features` and `cluster quorum`, on clusters with ZooKeeper and with KRaft."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ELR = "eligible.leader.replicas.version"
 
 
 def test_api_versions_of_a_broker(kctl: Kctl) -> None:
-    ran = kctl("api-versions --format json")
+    ran = kctl("cluster api-versions --format json")
     assert ran.status == 0
     apis = {row["api"]: row for row in ran.document}
     fetch = apis["Fetch"]
