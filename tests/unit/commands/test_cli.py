@@ -13,6 +13,7 @@ import subprocess
 import sys
 import termios
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -264,7 +265,7 @@ def test_interrupt_ends_consume_while_its_output_waits(kctl: Kctl, cluster: Fake
                 cwd=ROOT, stdout=output, stderr=subprocess.PIPE, text=True,
             )  # fmt: skip
             os.close(output)
-            wait_until(lambda end=end: _is_full(end), what=f"{options}: output that is not read", timeout_s=PATIENCE_S)
+            wait_until(partial(_is_full, end), what=f"{options}: output that is not read", timeout_s=PATIENCE_S)
             process.send_signal(signal.SIGINT)
             _, err = process.communicate(timeout=PATIENCE_S)
             assert (process.returncode, err) == (130, ""), options
