@@ -1,6 +1,6 @@
 """Measures the CPU time of kctl command lines in multiples of `python -c pass`.
 
-    python -m benchmarks.cli_start [--runs 15] [--bootstrap-server HOST:PORT] [--verb "spark export"]
+    python -m benchmarks.cli_start [--runs 15] [--bootstrap-server HOST:PORT] [--verb "export --engine spark"]
 
 Each command line runs with its output in a pipe and on a terminal.  The command lines run
 in turn, so that a busy machine disturbs all of them alike, and the unit is the minimum of `python -c pass` in the same
@@ -37,7 +37,7 @@ def main() -> None:
     options.add_argument("--bootstrap-server", metavar="HOST:PORT", help="use this broker instead of ours")
     options.add_argument("--verb", action="append", metavar="'NOUN VERB'", help="verb whose help is measured")
     given = options.parse_args()
-    verbs = given.verb or ["topics create", "spark export"]
+    verbs = given.verb or ["topics create", "export --engine spark"]
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kctl-bench-")))
         bootstrap = given.bootstrap_server

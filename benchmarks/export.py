@@ -4,7 +4,7 @@
 
 The loop is what a script would be: a confluent-kafka consumer in one process, whose records become columns of a
 pyarrow table.  Both write zstd and read batches that a producer compressed with lz4.  Processor time is that of all
-processes of the command, without the broker; measuring it needs Linux.  `--spark` measures `kctl spark export` too,
+processes of the command, without the broker; measuring it needs Linux.  `--spark` measures `--engine spark` too,
 which starts a JVM, and `--connector` a job of Spark 4.0.0 (fetched with Maven and pip) that writes the same columns
 with its official connector for Kafka.
 """
@@ -36,7 +36,7 @@ TIMEOUT_S = 600
 VALUE_BYTES = {"1 KB": 1000, "100 B": 100}
 GOALS = {"1 KB": "<= 0.6", "100 B": "<= 0.35"}
 CONNECTOR_VERSION = "4.0.0"
-CONNECTOR_GOALS = {"export": "<= 0.2", "spark export": "<= 0.3"}
+CONNECTOR_GOALS = {"export": "<= 0.2", "export --engine spark": "<= 0.3"}
 INCREMENT = 10_000
 LOOP_ROWS = 200_000
 """Rows that the loop gathers before it writes them."""
@@ -66,7 +66,7 @@ def measure(bootstrap: str, size: str, given: argparse.Namespace, folder: Path) 
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(TIMEOUT_S)
     fill(bootstrap, topic, VALUE_BYTES[size], given.megabytes * 1_000_000 // VALUE_BYTES[size])
-    engines = ["export", *(["spark export"] if given.spark else [])]
+    engines = ["export", *(["export --engine spark"] if given.spark else [])]
     used: dict[str, list[float]] = {name: [] for name in ("loop", "increment", "connector", *engines)}
     this = [sys.executable, "-m", "benchmarks.export"]
     connector = python_with_connector() if given.connector else []

@@ -98,10 +98,10 @@ STORIES = (
             Step(
                 "kctl groups restore audit", (r"saved before reset-offsets", r"audit +orders +3 +0 +120 +120 +would be")
             ),
-            Step("kctl groups restore audit --execute", (r"audit +orders +3 +0 +120 +120 +restored",)),
+            Step("kctl groups restore audit --yes", (r"audit +orders +3 +0 +120 +120 +restored",)),
             Step("kctl groups describe audit", (r"audit +orders +3 +120 +120 +0 ",)),
         ),
-        prepared="kctl groups reset-offsets audit --all-topics --to-earliest --execute --quiet",
+        prepared="kctl groups reset-offsets audit --all-topics --to-earliest --yes --quiet",
     ),
     Story(
         "This segment looks corrupt",
@@ -139,13 +139,13 @@ def prepare(data: Path, bootstrap: str, folder: Path) -> Shell:
     ]
     (folder / "records.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
     for line in (
-        "kctl topics create orders --replica-assignment 0:1,1:2,2:0,0:2 --config retention.ms=-1",
-        "kctl topics create replay --replica-assignment 0:1,1:2,2:0,0:2 --config retention.ms=-1",
+        "kctl topics create orders --replica-assignment 0:1,1:2,2:0,0:2 --set retention.ms=-1",
+        "kctl topics create replay --replica-assignment 0:1,1:2,2:0,0:2 --set retention.ms=-1",
         "head -n 100 records.jsonl | kctl produce orders --input jsonl --quiet",
         "sed -n 101,200p records.jsonl | kctl produce orders --input jsonl --quiet",
         "tail -n 100 records.jsonl | kctl produce orders --input jsonl --quiet",
-        "kctl groups reset-offsets billing --topic orders --to-earliest --execute --no-backup",
-        "kctl groups reset-offsets audit --topic orders --to-latest --execute --no-backup",
+        "kctl groups reset-offsets billing --topic orders --to-earliest --yes --no-backup",
+        "kctl groups reset-offsets audit --topic orders --to-latest --yes --no-backup",
     ):
         ran = shell.type(Step(line))
         if ran.status:

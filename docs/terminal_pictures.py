@@ -194,7 +194,7 @@ def top_screen(bootstrap: str, metrics: Sequence[str], columns: int, lines: int)
 def cluster(folder: Path) -> Iterator[tuple[list[KctlBroker], list[str]]]:
     """Three brokers, and the options that name their metrics."""
     port = probe.free_port()
-    words = [sys.executable, "-m", "kctl", "zookeeper", "start", "--data-dir", str(folder / "zookeeper")]
+    words = [sys.executable, "-m", "kctl", "broker", "zookeeper-start", "--data-dir", str(folder / "zookeeper")]
     service = Process("zookeeper", [*words, "--port", str(port)], log=folder / "zookeeper.log")
     with contextlib.ExitStack() as stack:
         stack.callback(service.stop)
@@ -238,7 +238,7 @@ def load(bootstrap: str) -> Iterator[None]:
 def leave_unread(bootstrap: str) -> None:
     """Create a group without members, whose unread records are nearly as old as the limit of their topic."""
     at = ("--bootstrap-server", bootstrap)
-    kctl("topics", "create", "audit", "--partitions", "1", "--config", "retention.ms=3600000", *at)
+    kctl("topics", "create", "audit", "--partitions", "1", "--set", "retention.ms=3600000", *at)
     producer = Producer({"bootstrap.servers": bootstrap})
     for _ in range(250):
         producer.produce("audit", b"x" * 300, timestamp=round((time.time() - AUDIT_AGE_S) * 1000))

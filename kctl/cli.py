@@ -23,7 +23,7 @@ from kctl.errors import (
 )
 from kctl.output.console import Console, Format, terminal_width, uses_colors
 from kctl.records.compiled import walk_is_compiled
-from kctl.system.standard_streams import CannotWrite, ReaderLeft, discard, standard_streams
+from kctl.system.standard_streams import CannotWrite, ReaderLeft, discard, standard_streams, write_without_waiting
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -84,7 +84,7 @@ def exit_status_of(error: BaseException) -> ExitStatus:
 
 
 def _run(command_line: list[str]) -> int:
-    if command_line == ["--version"]:
+    if command_line in (["--version"], ["version"], ["-V"]):
         sys.stdout.write(f"kctl {__version__}{_build()}\n")
         return ExitStatus.DONE
     if command_line[:1] == [PROGRAM_WORD]:
@@ -120,6 +120,8 @@ def _report(error: BaseException, command_line: Sequence[str]) -> int:
 
         Console.standard().complain("".join(traceback.format_exception(error)).rstrip("\n"))
     status = exit_status_of(error)
+    if status in {ExitStatus.INTERRUPTED, ExitStatus.TERMINATED}:
+        write_without_waiting()
     try:
         _flush()
     except OSError:  # A full disk: what is left of the output would fail again.

@@ -167,7 +167,7 @@ class Departures:
 
 
 def exported(folder: Path) -> Iterator[dict[str, Any]]:
-    """The rows of an export by `kctl spark export`."""
+    """The rows of an export by `kctl export --engine spark`."""
     from pyarrow import dataset  # noqa: PLC0415 - only this step needs it
 
     for batch in dataset.dataset(folder / TOPIC, format="parquet").to_batches(columns=["value"]):

@@ -350,6 +350,11 @@ class ClusterClient:
         if connection.versions.is_too_old:
             await connection.close()
             text = f"the broker at {host}:{port} is older than Kafka {OLDEST_KAFKA}, which is the minimum"
+            if connection.versions.is_controller:
+                text = (
+                    f"{host}:{port} is a KRaft controller: give --bootstrap-server the address of a broker, or the "
+                    "address of the controller as --bootstrap-controller to the commands that have this option"
+                )
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION, text)
         connection = CheckedConnection(connection)
         if self.settings.guard is None:

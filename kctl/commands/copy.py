@@ -275,7 +275,8 @@ async def _topics(source: ClusterClient, target: ClusterClient, copying: Copying
         )
     if is_same_cluster and copying.source == copying.target and not copying.has_bound:
         raise Refused(
-            f"'{copying.source}' would be copied onto itself; add --until, --limit or an option that selects records"
+            f"'{copying.source}' would be copied onto itself; add --until, --max-messages or an option that "
+            "selects records"
         )
     highest = max((tp.partition for tp in tps), default=0)
     needs_partition = copying.keeps_partitions or (copying.resume_group is not None and not is_same_cluster)
@@ -555,11 +556,11 @@ def copy(
     ] = "keep",
     isolation: Annotated[
         Literal["read_committed", "read_uncommitted"],
-        typer.Option("--isolation", help="Whether records of open and aborted transactions are copied."),
+        typer.Option("--isolation-level", help="Whether records of open and aborted transactions are copied."),
     ] = "read_committed",
     codec: Annotated[
         Literal["none", "gzip", "snappy", "lz4", "zstd"],
-        typer.Option("--codec", help="Compression codec of the batches that are written."),
+        typer.Option("--compression-codec", help="Compression codec of the batches that are written."),
     ] = "none",
     rate: Annotated[
         Rate | None,
@@ -620,14 +621,14 @@ def copy(
     epochs only, with a warning.
 
     A side with options of its own (--from-cluster, --to-config, ...) uses neither --command-config nor the environment.
-    Its file may set the properties of Kafka's consumer or producer (docs/reference/client-properties.md); --isolation
-    and --codec take precedence.
+    Its file may set the properties of Kafka's consumer or producer (docs/reference/client-properties.md);
+    --isolation-level and --compression-codec take precedence.
 
     With --groups, an offset is translated to that of the first copied record at or after it.  Offsets before the range
     of this run have no translation: the exit status is 1, unless an earlier run with --resume-group has committed them.
     Offsets that a group already has in DST are not moved back.
 
-    A topic is not copied onto itself without --until, --limit or an option that selects records (exit status 5).
+    A topic is not copied onto itself without --until, --max-messages or an option that selects records (exit status 5).
     """
     run: Invocation = ctx.obj
     run.console.outlive_reader()

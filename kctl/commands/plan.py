@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from kctl.admin.state.applying import export_state, read_state
+from kctl.admin.state.applying import Applying, export_state, read_state
 from kctl.admin.state.diff import REPLICATION_FACTOR, Action, differences
 from kctl.admin.state.document import format_state, parse_state
 from kctl.commands.frame.command import ClusterCommand
@@ -23,6 +23,7 @@ from kctl.system.user_files import read_input
 if TYPE_CHECKING:
     from kctl.admin.state.diff import Change
     from kctl.admin.state.document import DesiredState
+    from kctl.client.cluster import ClusterClient
     from kctl.client.outcome import Outcome
 
 
@@ -109,7 +110,8 @@ def plan(
 ) -> ExitStatus:
     """Show how a cluster differs from a YAML document, or write such a document.
 
-    One row per difference; the exit status is 3 if there are any.  Nothing is changed.  Properties, ACLs, quotas, users
+    One row per difference; the exit status is 3 if there are any.  Nothing is changed; the brokers validate the
+    changes, and what they would refuse is an error (exit status 1).  Properties, ACLs, quotas, users
     and topics that only the cluster has are shown if the section 'managed' of the document covers them.
 
     --export writes topics with their properties, ACLs, quotas and SCRAM users, without passwords and internal topics.
@@ -129,6 +131,27 @@ def plan(
             run.console.verbatim(write_yaml(document))
         return ExitStatus.DONE
     desired = read_desired(file)
-    changes = differences(desired, run.on_brokers(lambda client: read_state(client, desired)))
-    run.console.show(ChangeRow, [planned_row(change, deletes=delete) for change in changes])
-    return ExitStatus.UNMET if changes else ExitStatus.DONE
+
+    async def compare(client: ClusterClient) -> tuple[list[Change], dict[Change, Outcome]]:
+        changes = differences(desired, await read_state(client, desired))
+        # A password is not read: nothing is sent for users.
+        validation = Applying(desired, str)
+        possible = [change for change in changes if change.problem is None and not change.is_removal]
+        await validation.run(client, possible, validate_only=True)
+        return changes, validation.outcomes
+
+    changes, outcomes = run.on_brokers(compare)
+    rows = [
+        outcome_row(change, outcome, is_dry_run=True)
+        if (outcome := outcomes.get(change)) is not None and _is_refused(outcome)
+        else planned_row(change, deletes=delete)
+        for change in changes
+    ]
+    run.console.show(ChangeRow, rows)
+    status = run.status_of(rows)
+    return ExitStatus.UNMET if changes and status is ExitStatus.DONE else status
+
+
+def _is_refused(outcome: Outcome) -> bool:
+    """Whether the brokers refuse a change for what it is, and not for who plans it."""
+    return not outcome.is_done and not outcome.error.name.endswith("AUTHORIZATION_FAILED")

@@ -179,7 +179,7 @@ def on_users(
     """Run `on_zookeeper` if an ensemble is given, else `on_cluster`."""
     if ensemble is None:
         return run.on_cluster(on_cluster)
-    from kctl.commands.zookeeper import run_on_zookeeper  # noqa: PLC0415 - imports kazoo
+    from kctl.commands.broker.zookeeper import run_on_zookeeper  # noqa: PLC0415 - imports kazoo
 
     with nullcontext() if run.changes is None else run.changes.sending("ZooKeeper operation"):
         return run_on_zookeeper(

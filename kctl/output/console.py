@@ -124,7 +124,7 @@ class Console:
         stderr: TextIO,
         *,
         format: Format | None = None,  # noqa: A002 - the option's name
-        header: bool = False,
+        header: bool | None = None,
         color: bool = True,
         quiet: bool = False,
         human: bool = False,
@@ -135,6 +135,7 @@ class Console:
         self.stdin = stdin
         self.format = format or (Format.TABLE if stdout.isatty() else Format.PLAIN)
         self.header = header
+        """Whether lists begin with titles; None for those of tables and csv only."""
         self.quiet = quiet
         self.color = color
         self.is_human = human
@@ -153,7 +154,7 @@ class Console:
         cls,
         format: str | None = None,  # noqa: A002 - the option's name
         *,
-        header: bool = False,
+        header: bool | None = None,
         no_color: bool = False,
         quiet: bool = False,
         human: bool = False,

@@ -16,7 +16,7 @@ class Output(Protocol):
     """The console, as far as streams need it."""
 
     stdout: TextIO
-    header: bool
+    header: bool | None
     color: bool
     is_human: bool
     csv_header: tuple[str, ...] | None
@@ -99,7 +99,8 @@ class CsvStream(RowStream):
         if console.csv_header != names:
             if console.csv_header is not None:
                 console.stdout.write("\r\n")
-            console.stdout.write(csv_line(names))
+            if console.header is not False:
+                console.stdout.write(csv_line(names))
             console.csv_header = names
 
     def _write(self, fields: Mapping[str, Any]) -> None:
@@ -151,16 +152,17 @@ class TableStream(_CellStream):
 
     def finish(self) -> None:
         if self._layout is None:
-            self._drop_empty_rare_columns()
+            self._drop_empty_columns()
             self._release(is_complete=True)
         if self._layout is not None and self._layout.left_out:
             self.console.note(f"not shown, the terminal is too narrow: {', '.join(self._layout.left_out)}")
 
-    def _drop_empty_rare_columns(self) -> None:
+    def _drop_empty_columns(self) -> None:
+        """Leave out what no row has, such as racks on a cluster without racks; without rows what is rare."""
         shown = [
             index
             for index, column in enumerate(self.columns)
-            if not column.is_rare or any(cells[index] != NOTHING for cells in self._held)
+            if any(cells[index] != NOTHING for cells in self._held) or not (self._held or column.is_rare)
         ]
         self.columns = [self.columns[index] for index in shown]
         self._held = [[cells[index] for index in shown] for cells in self._held]
@@ -175,8 +177,10 @@ class TableStream(_CellStream):
             is_complete=is_complete,
             drop_order=[column.drop_order for column in self.columns],
             rare=[column.is_rare for column in self.columns],
+            spills=[column.spills for column in self.columns],
         )
-        self._put(self._layout.head(self._paint_title))
+        if self.console.header is not False:
+            self._put(self._layout.head(self._paint_title))
         for cells in self._held:
             self._put(self._layout.row(cells, self._paint))
         self._held.clear()

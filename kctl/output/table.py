@@ -55,6 +55,8 @@ class Column:
     `name`: the name in CSV, and the title in capitals; by default that of the field.
     `numeric`: aligned to the right; by default if the field is a number.
     `wraps`: prose or a list, which may be wrapped if the terminal is narrow; names and ids are never wrapped.
+    `spills`: a cell with a word that is too long for the column is written below its row, so that one long value does
+    not turn all rows into blocks.
     `is_rare`: a table omits the column if it is empty in all rows; plain always has it.
     `drop_order`: 0 for a column that is always shown; the others are left out in this order, 1 first, until the rows
     of a table fit the terminal.
@@ -63,7 +65,9 @@ class Column:
     `after`: the field whose column this one follows, where the order of the columns is not that of the fields.
     """
 
-    __slots__ = ("after", "drop_order", "field", "is_rare", "name", "numeric", "shown", "title", "trouble", "wraps")
+    __slots__ = (
+        *("after", "drop_order", "field", "is_rare", "name", "numeric", "shown", "spills", "title", "trouble", "wraps"),
+    )
 
     def __init__(
         self,
@@ -72,6 +76,7 @@ class Column:
         *,
         numeric: bool | None = None,
         wraps: bool = False,
+        spills: bool = False,
         is_rare: bool = False,
         drop_order: int = 0,
         trouble: Callable[[str], bool] | None = None,
@@ -82,6 +87,7 @@ class Column:
         self.title = title or _title(name)
         self.numeric = numeric
         self.wraps = wraps
+        self.spills = spills
         self.is_rare = is_rare
         self.drop_order = drop_order
         self.trouble = trouble
@@ -281,16 +287,19 @@ class TableLayout:
         is_complete: bool,
         drop_order: Sequence[int] = (),
         rare: Sequence[bool] = (),
+        spills: Sequence[bool] = (),
     ) -> None:
         """`width` is that of the terminal, None for no limit; `is_complete` means that no rows follow.
 
         `drop_order` has a number for each column: 0 if it is always shown, else its place in the order in which columns
-        are left out.  `rare` tells of each column whether blocks have it only where it is not empty.
+        are left out.  `rare` tells of each column whether blocks have it only where it is not empty, and `spills`
+        whether cells that are too long for it are written below their row.
         """
         self._titles = titles
         self._numeric = numeric
         self._wraps = wraps
         self._rare = rare or [False] * len(titles)
+        self._spills = spills or [False] * len(titles)
         self._width = width
         self._shown = list(range(len(titles)))
         self._has_blocks = False
@@ -348,8 +357,12 @@ class TableLayout:
             return natural
         wraps = [self._wraps[at] for at in self._shown]
         least = [
-            min(width, max(WRAPPED_WIDTH_MIN, *map(word_width, column))) if may_wrap else width
-            for column, width, may_wrap in zip(texts, natural, wraps, strict=True)
+            min(width, WRAPPED_WIDTH_MIN)
+            if self._spills[at]
+            else min(width, max(WRAPPED_WIDTH_MIN, *map(word_width, column)))
+            if may_wrap
+            else width
+            for at, column, width, may_wrap in zip(self._shown, texts, natural, wraps, strict=True)
         ]
         if sum(least) > space:
             return None
@@ -361,8 +374,13 @@ class TableLayout:
         return _shared(space, least, most)
 
     def _lines(self, widths: Sequence[int], cells: Sequence[str], paint: Paint) -> Iterator[str]:
+        below = [
+            at
+            for at, width in zip(self._shown, widths, strict=True)
+            if self._spills[at] and word_width(cells[at]) > width
+        ]
         wrapped = [
-            wrap(cells[at], width) if self._wraps[at] else [cells[at]]
+            [""] if at in below else wrap(cells[at], width) if self._wraps[at] else [cells[at]]
             for at, width in zip(self._shown, widths, strict=True)
         ]
         for texts in zip_longest(*wrapped, fillvalue=""):
@@ -373,6 +391,9 @@ class TableLayout:
                 if index <= last
             ]
             yield (" " * GAP).join(line)
+        for at in below:
+            for text in wrap(cells[at], (self._width or 0) - 2 * GAP):
+                yield " " * 2 * GAP + paint(at, text)
 
 
 def block_lines(

@@ -4,6 +4,7 @@
   device takes its number, so that no file or socket of the process does.
 - Output to a pipe or terminal that another process has made non-blocking waits until there is room.
 - An error names the stream, and a reader that has left is told apart from a broken connection.
+- A signal that ends the command also ends a write that waits for a slow reader, and none waits after it.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import select
 import sys
+import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, TextIO
 
@@ -31,6 +34,7 @@ class CannotWrite(OSError):
 def standard_streams() -> Iterator[None]:
     """Replace the standard streams of this process, except those that tests have replaced, until the block ends."""
     before = sys.stdin, sys.stdout, sys.stderr
+    _WRITING.error, _WRITING.has_ended = None, False
     # In the order of their numbers, because each takes the lowest free one.
     if sys.stdin is None:
         sys.stdin = open(os.open(os.devnull, os.O_WRONLY), encoding="utf-8")  # noqa: SIM115 - of the process
@@ -87,6 +91,67 @@ def _text_stream(
     )
 
 
+# The end of a command by a signal, while its output waits for a reader.
+
+
+class _Writing:
+    """The write of the main thread, which a handler of a signal may end.  Owner: the main thread."""
+
+    def __init__(self) -> None:
+        self.is_active = False
+        self.error: type[BaseException] | None = None
+        """What the next write raises."""
+        self.has_ended = False
+        """Whether output that cannot be written at once is discarded."""
+
+
+_WRITING = _Writing()
+_WAIT_AFTER_THE_END_S = 0.05
+_BYTES_AT_ONCE_AFTER_THE_END = 256
+"""A terminal takes so many without waiting, if it takes any."""
+
+
+def end_writes(error: type[BaseException]) -> None:
+    """Raise `error` if a write is active, else let the next write raise it; for handlers of signals.
+
+    Later writes discard what the reader does not take at once.
+    """
+    _WRITING.has_ended = True
+    if _WRITING.is_active:
+        raise error
+    _WRITING.error = error
+
+
+def write_without_waiting() -> None:
+    """Let later writes discard what the reader does not take at once."""
+    _WRITING.has_ended, _WRITING.error = True, None
+
+
+def take_end_of_writes() -> bool:
+    """Return whether the error of `end_writes` is still to be raised, and let no write raise it."""
+    was_left, _WRITING.error = _WRITING.error is not None, None
+    return was_left
+
+
+def watch_reader(stream: TextIO) -> int | None:
+    """Return a new descriptor that becomes readable when the reader of a pipe or terminal has left; else None.
+
+    It is None for a file, for a stream without a descriptor, and where the system has no epoll.
+    """
+    if not hasattr(select, "epoll"):
+        return None
+    try:
+        watched = stream.fileno()
+        epoll = select.epoll()
+        try:
+            epoll.register(watched, 0)  # Hang-ups and errors are always reported.
+            return os.dup(epoll.fileno())
+        finally:
+            epoll.close()
+    except (OSError, ValueError):
+        return None
+
+
 class _Output(io.RawIOBase):
     """Writes to a descriptor, which stays open."""
 
@@ -106,12 +171,29 @@ class _Output(io.RawIOBase):
         return os.isatty(self._descriptor)
 
     def write(self, data: Buffer, /) -> int:
+        if threading.current_thread() is not threading.main_thread():
+            return self._write(data)
+        _WRITING.is_active = True
+        try:
+            if (error := _WRITING.error) is not None:
+                _WRITING.error = None
+                raise error
+            return self._write_at_once(data) if _WRITING.has_ended else self._write(data)
+        finally:
+            _WRITING.is_active = False
+
+    def _write_at_once(self, data: Buffer) -> int:
+        """Write what the reader takes without waiting, and discard the rest."""
+        view = memoryview(data)
+        if not select.select([], [self._descriptor], [], _WAIT_AFTER_THE_END_S)[1]:
+            return len(view)
+        return self._write(view[:_BYTES_AT_ONCE_AFTER_THE_END])
+
+    def _write(self, data: Buffer) -> int:
         while True:
             try:
                 return os.write(self._descriptor, data)
             except BlockingIOError:
-                import select  # noqa: PLC0415 - rarely needed
-
                 select.select([], [self._descriptor], [])
             except BrokenPipeError as error:
                 raise ReaderLeft(error.errno, error.strerror) from None

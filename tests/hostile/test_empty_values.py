@@ -56,12 +56,12 @@ def test_every_option_and_argument_refuses_an_empty_text(
         ("topics list --bootstrap-server :9092", "':9092' is not an address"),
         ("topics list --bootstrap-server []:9092", "'[]:9092' is not an address"),
         ("topics list --bootstrap-server ,", "names no host"),
-        ("zookeeper ls / --zookeeper :2181", "':2181' is not an address"),
-        ("zookeeper ls / --zookeeper a..b:2181/kafka", "'a..b:2181' is not an address"),
-        ("zookeeper ls / --zookeeper /kafka", "names no host"),
-        ("zookeeper ls / --zookeeper @", "is given with a user or a password (@)"),
-        ("zookeeper ls / --zookeeper a?b", "'a?b' is not an address"),
-        ("topics create x --config =1", "--config: '=1' is not NAME=VALUE"),
+        ("broker zookeeper-ls / --zookeeper :2181", "':2181' is not an address"),
+        ("broker zookeeper-ls / --zookeeper a..b:2181/kafka", "'a..b:2181' is not an address"),
+        ("broker zookeeper-ls / --zookeeper /kafka", "names no host"),
+        ("broker zookeeper-ls / --zookeeper @", "is given with a user or a password (@)"),
+        ("broker zookeeper-ls / --zookeeper a?b", "'a?b' is not an address"),
+        ("topics create x --set =1", "--set: '=1' is not NAME=VALUE"),
         ("configs alter topic x --set =1", "--set: '=1' is not NAME=VALUE"),
         ("produce x --header =1", "--header: '=1' is not NAME=VALUE"),
         ("groups reset-offsets x --topic :0 --to-earliest --dry-run", "names no topic"),
@@ -75,8 +75,8 @@ def test_empty_parts_of_a_text_are_refused(kctl: Kctl, line: str, words: str) ->
 
 
 def test_a_blank_name_of_a_property_is_refused(kctl: Kctl) -> None:
-    ran = kctl("topics create x --config", " =1")
-    assert (ran.status, "--config: ' =1' is not NAME=VALUE" in ran.err) == (ExitStatus.USAGE, True)
+    ran = kctl("topics create x --set", " =1")
+    assert (ran.status, "--set: ' =1' is not NAME=VALUE" in ran.err) == (ExitStatus.USAGE, True)
 
 
 def test_an_argument_that_is_not_utf8_is_refused(kctl: Kctl) -> None:

@@ -54,7 +54,7 @@ WRITING_LINES = [
     "export --topic-regex .* --to target --table delta --dry-run",
     "groups export --all --file groups.json",
     "groups export --group-regex .* --as csv --file groups.csv",
-    "groups reset-offsets --all --all-topics --to-earliest --execute --backup-dir state --yes",
+    "groups reset-offsets --all --all-topics --to-earliest --yes --backup-dir state --yes",
     "groups lag",
     "groups members billing",
     "topics list --format csv",
@@ -67,9 +67,9 @@ WRITING_LINES = [
     "plan --export",
     "tables profile orders --no-progress",
     "profile add lying --pin-cluster-id",
-    "offsets get --topic-regex .*",
+    "topics offsets --topic-regex .*",
     "copy orders payments --dry-run",
-    "verify replicas",
+    "cluster verify",
 ]
 
 
@@ -213,7 +213,7 @@ CONFIGURED_LINES = [
     "configs describe broker 0 --format yaml",
     "configs diff topic orders payments",
     "cluster health",
-    "topics describe --under-min-isr",
+    "topics describe --under-min-isr-partitions",
     "topics describe orders --format json",
     "topics delete orders --yes",
     "metrics show",

@@ -256,7 +256,7 @@ def test_errors_escape_arguments_and_messages_of_brokers(
         ["topics", UNSAFE],
         ["topics", "list", f"--{UNSAFE}"],
         ["consume", "orders", "--from", UNSAFE],
-        ["topics", "create", "x", "--config", UNSAFE],
+        ["topics", "create", "x", "--set", UNSAFE],
     )
     for words in lines:
         shown = on_terminal(monkeypatch, f"--format {format_}", *debug, *words)

@@ -36,7 +36,7 @@ def test_a_year_of_flights_survives_a_kill_and_two_exports(tmp_path: Path) -> No
         group = Departures(broker.bootstrap)
         try:
             assert produce(broker.bootstrap, with_a_kill(first, broker)) == len(first)
-            assert _export(broker, tmp_path / "export", "spark", "export") == len(first)
+            assert _export(broker, tmp_path / "export", "export", "--engine", "spark") == len(first)
 
             produce(broker.bootstrap, second)
             assert _export(broker, tmp_path / "export", "export") == len(second)

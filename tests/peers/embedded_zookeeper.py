@@ -1,4 +1,4 @@
-"""The embedded ZooKeeper as a process started by `kctl zookeeper start`, which can be killed."""
+"""The embedded ZooKeeper as a process started by `kctl broker zookeeper-start`, which can be killed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class EmbeddedZooKeeperProcess:
         self._process: KctlProcess | None = None
 
     def start(self) -> None:
-        words = ["zookeeper", "start", "--port", str(self.port), "--data-dir", str(self.data_dir)]
+        words = ["broker", "zookeeper-start", "--port", str(self.port), "--data-dir", str(self.data_dir)]
         self._process = KctlProcess("kctl zookeeper", words, log=self.log)
         self._process.wait_until(lambda: probe.accepts(self.connect), timeout_s=START_TIMEOUT_S)
 

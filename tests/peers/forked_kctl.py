@@ -249,12 +249,11 @@ def import_commands() -> None:
     from kctl.commands.frame.root import NOUNS  # noqa: PLC0415
 
     for module in pkgutil.walk_packages(kctl.commands.__path__, "kctl.commands."):
-        if not module.name.startswith(("kctl.commands.spark", "kctl.commands.mcp.server")):
+        if not module.name.startswith(("kctl.commands.tables.warmup", "kctl.commands.mcp.server")):
             importlib.import_module(module.name)
-    for noun, member in NOUNS.items():
-        if noun != "spark":
-            loaded = load(member)
-            for verb in getattr(loaded, "members", {}).values():
+    for member in NOUNS.values():
+        for verb in getattr(load(member), "members", {}).values():
+            if verb.verb != "spark-warmup":
                 load(verb)
 
 

@@ -16,7 +16,7 @@ FREE_SHARES = ((0.02, Severity.CRITICAL), (0.05, Severity.ERROR), (0.10, Severit
 FULL_IN_MS = ((3_600_000, Severity.CRITICAL), (DAY_MS, Severity.ERROR), (7 * DAY_MS, Severity.WARNING))
 KRAFT_VERSION = "kraft.version"
 """Its level says whether the quorum is static or dynamic, and not how new it is."""
-QUORUM = command("metadata-quorum", "describe")
+QUORUM = command("cluster", "quorum")
 
 
 def quorum(snapshot: Snapshot) -> Findings:
@@ -158,7 +158,7 @@ def _down(snapshot: Snapshot, broker: BrokerState, name: str) -> Finding:
         subject=name,
         cause=f"{name} {state}" + (f": {effects}" if effects else ""),
         evidence=tuple(evidence),
-        look=command("topics", "describe", "--unavailable" if offline else "--under-replicated"),
+        look=command("topics", "describe", "--unavailable-partitions" if offline else "--under-replicated-partitions"),
         repair=f"start {name}"
         + ("; if its disk is lost, 'kctl elect --unclean' elects other replicas and loses records" if offline else ""),
         impact=len(offline) + refusing + fewer,
@@ -191,7 +191,7 @@ def versions(snapshot: Snapshot) -> Findings:
             evidence=tuple(
                 f"{named('broker', ids)}: {differing} {apis.get(differing, 'missing')}" for apis, ids in tables
             ),
-            look=command("api-versions"),
+            look=command("cluster", "api-versions"),
             repair="bring all brokers to one version",
         )
     for feature in snapshot.features:

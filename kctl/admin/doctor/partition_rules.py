@@ -42,7 +42,7 @@ def out_of_sync(snapshot: Snapshot) -> Findings:
             cause=f"{counted(len(names), 'partition')} cannot be written or read: none has a leader, although brokers "
             "with replicas are alive",
             evidence=(f"last in-sync replicas: {listed(sorted(in_sync))}",),
-            look=command("topics", "describe", "--unavailable"),
+            look=command("topics", "describe", "--unavailable-partitions"),
             repair="start the last in-sync replicas; 'kctl elect --unclean' elects others, and loses records",
             impact=len(names),
         )
@@ -56,7 +56,7 @@ def out_of_sync(snapshot: Snapshot) -> Findings:
             f"{'is' if len(missing) == 1 else 'are'} not in sync for {counted(len(names), 'partition')}"
             + (f"; {len(refusing)} of them refuse acks=all" if refusing else ""),
             evidence=(listed(names),),
-            look=command("topics", "describe", "--under-replicated"),
+            look=command("topics", "describe", "--under-replicated-partitions"),
             repair=f"read the log of {named('broker', missing)}: replication from the leaders fails or is too slow "
             "(a throttle, a full or offline disk, the listener between brokers)",
             impact=len(names),
@@ -106,7 +106,7 @@ def one_failure_away(snapshot: Snapshot) -> Findings:
             subject=f"broker {broker_id}",
             cause=f"one more failure, that of broker {broker_id}, {' and '.join(effects)}",
             evidence=(listed(sorted(stops[broker_id])),) if stops[broker_id] else (),
-            look=command("topics", "describe", "--at-min-isr"),
+            look=command("topics", "describe", "--at-min-isr-partitions"),
             repair=f"do not restart broker {broker_id} before the missing replicas are in sync",
             impact=last_copy[broker_id] + len(stops[broker_id]),
         )
@@ -213,11 +213,12 @@ def moves(snapshot: Snapshot) -> Findings:
             ),
             look=command("reassign", "status"),
             repair="; ".join(
-                [command("configs", "alter", "topic", *topics[:1], "--delete", "leader.replication.throttled.replicas",
-                         "--delete", "follower.replication.throttled.replicas")] * bool(topics)
+                [command("configs", "alter", "topic", *topics[:1],
+                         "--delete-config", "leader.replication.throttled.replicas",
+                         "--delete-config", "follower.replication.throttled.replicas")] * bool(topics)
                 + [command("configs", "alter", "broker", *(str(broker.broker_id) for broker in limited),
-                           "--delete", "leader.replication.throttled.rate",
-                           "--delete", "follower.replication.throttled.rate")] * bool(limited)
+                           "--delete-config", "leader.replication.throttled.rate",
+                           "--delete-config", "follower.replication.throttled.rate")] * bool(limited)
             ),
             impact=len(topics) + len(limited),
         )  # fmt: skip

@@ -27,7 +27,7 @@ from kctl.admin.security.quotas import Entity
 from kctl.config.properties import is_reference
 from kctl.errors import KctlError, UsageError
 from kctl.limits import SCRAM_ITERATIONS_MAX
-from kctl.output.quantities import INT16_MAX, INT32_MAX, parse_integer
+from kctl.output.quantities import INT16_MAX, INT32_MAX, parse_integer, property_value
 from kctl.output.yaml_text import Yaml, plain
 from kctl.security.acls import AclBinding
 from kctl.security.quotas import CLIENT_KEYS, IP_KEYS, EntityType, joined_names, name_text, parse_name
@@ -163,12 +163,11 @@ def _topic(name: str, value: Yaml) -> DesiredTopic:
     what = f"topic '{name}'"
     given = _mapping(value or {}, what, ("partitions", "replication_factor", "configs"))
     configs = given.get("configs")
+    texts = {key: _text(value, f"{key} of {what}") for key, value in _mapping(configs or {}, what, None).items()}
     return DesiredTopic(
         _number(given.get("partitions"), f"partitions of {what}", INT32_MAX),
         _number(given.get("replication_factor"), f"replication_factor of {what}", INT16_MAX),
-        None
-        if configs is None
-        else {key: _text(config, f"{key} of {what}") for key, config in _mapping(configs, what, None).items()},
+        None if configs is None else {key: property_value(key, text) for key, text in texts.items()},
     )
 
 

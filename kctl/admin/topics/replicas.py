@@ -21,14 +21,14 @@ from kctl.records.header import BatchHeader, BatchTooLarge, CorruptBatch, Record
 
 VERIFY_FETCH_BYTES_MAX = bound(
     Subject.COMMANDS,
-    "records that `kctl verify replicas` fetches at once, over all brokers; a larger batch is fetched whole",
+    "records that `kctl cluster verify` fetches at once, over all brokers; a larger batch is fetched whole",
     64 << 20,
     "bytes",
     on_excess="the rest is fetched when these records have been compared",
 )
 VERIFY_RECORD_BYTES_MAX = bound(
     Subject.COMMANDS,
-    "decompressed records of one batch of a compacted topic that `kctl verify replicas` compares",
+    "decompressed records of one batch of a compacted topic that `kctl cluster verify` compares",
     64 << 20,
     "bytes",
     on_excess="the partition is reported as not compared",

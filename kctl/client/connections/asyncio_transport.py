@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import re
 import socket
 from collections.abc import Awaitable, Sequence
 from typing import Generic, NamedTuple, TypeVar, cast
@@ -381,11 +383,17 @@ class AsyncioConnection:
         return copy_of(self._lost)
 
 
-def reason_of(error: OSError) -> str:
-    """Return the operating system's error text without errno and address."""
-    text = error.strerror or str(error)
-    if error.errno is not None and text.startswith("Connect call failed"):
-        import os  # noqa: PLC0415 - asyncio puts the address there instead of the reason
+_ERRNO = re.compile(r"\[Errno (\d+)\]")
 
-        text = os.strerror(error.errno)
+
+def reason_of(error: OSError) -> str:
+    """Return the operating system's error text without errno and address.
+
+    asyncio puts the address there instead of the reason.  For a name with several addresses it raises an error without
+    errno, whose text joins those of all addresses.
+    """
+    text = error.strerror or str(error)
+    if "Connect call failed" in text or error.errno is None:
+        numbers = [error.errno] if error.errno is not None else map(int, _ERRNO.findall(text))
+        text = ", ".join(dict.fromkeys(map(os.strerror, numbers))) or text
     return text[:1].lower() + text[1:]

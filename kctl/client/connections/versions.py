@@ -8,6 +8,8 @@ from kctl.errors import ApiError, ErrorCode
 from kctl.protocol.definition import definition_of
 
 METADATA_KEY = 3
+VOTE_KEY = 52
+"""Of the quorum of KRaft: controllers advertise it and brokers do not (`listeners` in Kafka's Vote.json)."""
 METADATA_VERSION_MIN = 4
 OLDEST_KAFKA = "0.11"
 """The first version with record batches of magic 2, the only format that this client reads and writes."""
@@ -78,6 +80,11 @@ class BrokerVersions:
                 f"{name}: the broker supports versions {lowest} to {highest}, kctl {ours[0]} to {ours[-1]}",
             )
         return version
+
+    @property
+    def is_controller(self) -> bool:
+        """Whether this is the listener of a KRaft controller, which does not serve Metadata."""
+        return VOTE_KEY in self._ranges and METADATA_KEY not in self._ranges
 
     @property
     def is_too_old(self) -> bool:

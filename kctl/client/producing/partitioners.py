@@ -24,6 +24,11 @@ def partition_of_key(key: bytes, partition_count: int) -> int:
     return (murmur2(key) & 0x7FFFFFFF) % partition_count
 
 
+def crc32_partition_of_key(key: bytes, partition_count: int) -> int:
+    """Return the partition that librdkafka selects for a key by default (its partitioner consistent_random)."""
+    return crc32(key) % partition_count
+
+
 def murmur2(data: bytes) -> int:
     """32-bit MurmurHash2 with Kafka's seed, unsigned.  Utils.murmur2."""
     length = len(data)

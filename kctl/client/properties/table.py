@@ -194,7 +194,7 @@ _CONSUMER = (
         "C",
         one_of("read_committed", "read_uncommitted"),
         "consume, copy, export, tables profile, perf consume",
-        "; --isolation takes precedence",
+        "; --isolation-level takes precedence",
     ),
     _obeyed("client.rack", "C", text, _READING),
     _obeyed("fetch.min.bytes", "C", integer(low=0), _READING),
@@ -259,7 +259,7 @@ _PRODUCER = (
         "P",
         one_of("none", "gzip", "snappy", "lz4", "zstd"),
         _WRITING,
-        "; --codec takes precedence",
+        "; --compression-codec takes precedence",
     ),
     _obeyed(
         "compression.gzip.level",

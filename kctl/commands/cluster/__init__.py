@@ -11,7 +11,10 @@ app = typer.Typer(
         __name__,
         {
             "describe": "state",
+            "quorum": "quorum",
             "log-dirs": "state",
+            "verify": "verification",
+            "api-versions": "api_versions",
             "roll": "restarts",
             "maintenance": "restarts",
             "health": "state",
@@ -20,7 +23,7 @@ app = typer.Typer(
             "stop": "development",
         },
     ),
-    help="Describe a cluster, check its health, restart it, run one for development.",
+    help="Describe a cluster and its controllers, check its health, restart it, run one.",
     subcommand_metavar="VERB [ARGUMENTS] [OPTIONS]",
     add_completion=False,
 )

@@ -68,7 +68,7 @@ def describe(ctx: typer.Context) -> ExitStatus:
     """Describe the cluster: its id, its controller and its live brokers.
 
     One row per broker; with json, jsonl and yaml one object.  Brokers of a KRaft cluster name any one of themselves as
-    the controller; 'kctl metadata-quorum describe' shows the leader of the controllers.
+    the controller; 'kctl cluster quorum' shows the leader of the controllers.
     """
     run: Invocation = ctx.obj
 

@@ -32,7 +32,7 @@ from kctl.commands.frame.command import ChangingCommand
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
-from kctl.commands.frame.options.option_types import Pair
+from kctl.commands.frame.options.option_types import Pair, Property
 from kctl.commands.frame.output.rows import outcome_error
 from kctl.commands.frame.output.shown import shows
 from kctl.commands.quotas import number_text
@@ -68,7 +68,7 @@ class ConfigChangeRow(NamedTuple):
     "alter",
     cls=ChangingCommand,
     epilog=examples(
-        "kctl configs alter topic orders --set retention.ms=86400000 --delete cleanup.policy",
+        "kctl configs alter topic orders --set retention.ms=86400000 --delete-config cleanup.policy",
         "kctl configs alter topic orders --append cleanup.policy=compact --dry-run",
         "kctl configs alter broker default --set log.cleaner.threads=2",
         "kctl configs alter group billing --set consumer.session.timeout.ms=60000",
@@ -88,9 +88,11 @@ def alter(
         ),
     ] = None,
     *,
-    set_: Annotated[list[Pair] | None, typer.Option("--set", parser=Pair, help="Set a property.")] = None,
+    set_: Annotated[
+        list[Property] | None, typer.Option("--set", parser=Property, help="Set a property, such as retention.ms=7d.")
+    ] = None,
     delete: Annotated[
-        list[str] | None, typer.Option("--delete", metavar="NAME", help="Remove the value of a property.")
+        list[str] | None, typer.Option("--delete-config", metavar="NAME", help="Remove the value of a property.")
     ] = None,
     append: Annotated[
         list[Pair] | None, typer.Option("--append", parser=Pair, help="Add an element to a list property.")
@@ -238,7 +240,7 @@ def _quota_row(
 
 
 def _changes(
-    set_: list[Pair] | None, delete: list[str] | None, append: list[Pair] | None, subtract: list[Pair] | None
+    set_: Sequence[Pair] | None, delete: list[str] | None, append: list[Pair] | None, subtract: list[Pair] | None
 ) -> list[ConfigChange]:
     """Return the changes, by name.  Raises UsageError if there are none, or two for one property."""
     changes = [ConfigChange(name, ConfigOperation.DELETE) for name in delete or []]

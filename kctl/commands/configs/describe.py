@@ -249,11 +249,11 @@ class ResourceItem(NamedTuple):
 class ConfigRow(NamedTuple):
     """A property in the table, or a topic or broker that could not be described."""
 
-    type: str
+    type: Annotated[str, Column(drop_order=4)]
     name: str
     property: str | None = None
-    value: str | None = None
-    source: str | None = None
+    value: Annotated[str | None, Column(wraps=True, spills=True)] = None
+    source: Annotated[str | None, Column(drop_order=5)] = None
     read_only: Annotated[bool | None, Column(drop_order=3)] = None
     sensitive: Annotated[bool | None, Column(drop_order=2)] = None
     synonyms: Annotated[list[str] | None, Column(drop_order=1)] = None
@@ -369,8 +369,12 @@ def _describe_as_kafka(
 
 def _show(run: Invocation, items: list[ResourceItem], *, with_synonyms: bool) -> ExitStatus:
     rows = [row for item in items for row in _property_rows(item)]
-    omits_synonyms = run.console.format is Format.TABLE and not with_synonyms
-    run.console.show(columns_of(ConfigRow, "synonyms") if omits_synonyms else ConfigRow, items, rows=rows)
+    if run.console.format is Format.TABLE:
+        is_one = len(items) == 1 and not items[0].error  # The command line names it.
+        omitted = [*([] if with_synonyms else ["synonyms"]), *(["type", "name"] if is_one else [])]
+        run.console.show(columns_of(ConfigRow, *omitted), items, rows=rows)
+    else:
+        run.console.show(ConfigRow, items, rows=rows)
     return run.status_of(items)
 
 

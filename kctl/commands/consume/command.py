@@ -52,13 +52,13 @@ IsolationLevelName = Literal["read_committed", "read_uncommitted"]
         "kctl consume orders",
         "kctl consume orders --from -10 --partition 0",
         "kctl consume orders --from @2026-11-21T09:00:00Z --until @2026-11-21T10:00:00Z --format jsonl",
-        "kctl consume orders --from @10:00 --until @10:05 --key customer-7 --limit 20",
+        "kctl consume orders --from @10:00 --until @10:05 --key customer-7 --max-messages 20",
         "kctl consume orders --from @-1h --where 'value.status == \"failed\" and value.amount > 100' --format jsonl",
-        "kctl consume orders --grep 'timeout|refused' --record-header source=web --limit 1 --expect 1",
+        "kctl consume orders --grep 'timeout|refused' --record-header source=web --max-messages 1 --expect 1",
         "kctl consume orders --from end --follow",
         r"kctl consume orders -f '%p:%o %d{rfc3339} %k = %v\n'",
         r"kctl consume orders -f '%K %V %k%v' --reversible | kctl produce orders-copy -f '%K %V %k%v'",
-        "kctl consume orders --value-only --limit 1",
+        "kctl consume orders --value-only --max-messages 1",
         "kctl consume orders --decode value --schema-registry http://127.0.0.1:8081 --mask value.card.number",
         "kctl consume orders --group audit --follow --format jsonl",
         "kctl consume orders --group audit --follow --assignor cooperative-sticky",
@@ -107,7 +107,7 @@ def consume(
     ] = None,
     isolation: Annotated[
         IsolationLevelName,
-        typer.Option("--isolation", help="Whether records of open and aborted transactions are read."),
+        typer.Option("--isolation-level", help="Whether records of open and aborted transactions are read."),
     ] = "read_committed",
     on_truncation: Annotated[
         Literal["stop", "continue"],
@@ -163,7 +163,7 @@ def consume(
     heartbeat.interval.ms and max.poll.interval.ms; with enable.auto.commit=false nothing is committed.
 
     --command-config may also set auto.offset.reset, isolation.level and the sizes of fetches
-    (docs/reference/client-properties.md); --from and --isolation take precedence.
+    (docs/reference/client-properties.md); --from and --isolation-level take precedence.
 
     After an unclean leader election, or when a topic was deleted and created again, the log does not have the records
     that were read before a position, and others may have their offsets.  This is checked by leader epochs (KIP-320),
@@ -180,12 +180,13 @@ def consume(
     refused.  A partition is read from its first record at or after the time of --from up to its first record at or
     after the time of --until.
 
-    --key, --grep, --where and --record-header select records; if several are given, all must match.  --limit counts
-    selected records.  --grep applies Python's regular expressions to the value as UTF-8: without special characters to
-    the whole value, otherwise to its first 64 KiB and for at most 1 s.  --where compares fields (key, value, headers,
-    topic, partition, offset, timestamp) and JSON below them (value.items[0].id, headers["trace-id"]) by = != < <= > >=,
-    in, like and is null, joined by and, or, not, exists(PATH).  A comparison with null or a path that does not exist is
-    unknown, as in SQL, and so is its opposite.  'kctl export --where' has the same conditions.
+    --key, --grep, --where and --record-header select records; if several are given, all must match. --max-messages
+    counts selected records.  --grep applies Python's regular expressions to the value as UTF-8: without special
+    characters to the whole value, otherwise to its first 64 KiB and for at most 1 s.  --where compares fields (key,
+    value, headers, topic, partition, offset, timestamp) and JSON below them (value.items[0].id,
+    headers["trace-id"]) by = != < <= > >=, in, like and is null, joined by and, or, not, exists(PATH).  A
+    comparison with null or a path that does not exist is unknown, as in SQL, and so is its opposite.  'kctl export
+    --where' has the same conditions.
 
     With json, jsonl and yaml, keys, values and header values that are not UTF-8 are base64; "key_encoding",
     "value_encoding" and "encoding" name the encoding.  'kctl produce --input jsonl' reads them back unchanged.  json
@@ -282,7 +283,7 @@ def consume(
         limits=fetch_limits(properties, CHUNKS) if properties else CHUNKS,
         has_reset=reset != "none",
     )
-    return run.on_cluster_concurrently(lambda client: read_topic(run, client, reading))
+    return run.on_cluster_concurrently(lambda client: read_topic(run, client, reading), ends_with_reader=True)
 
 
 def start_of_reset(reset: str, *, now_ms: int) -> OffsetSpec:

@@ -1,4 +1,4 @@
-"""`kctl export`, and `kctl spark export`, which differ in their default engine."""
+"""`kctl export`."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def export(
     ] = Offset("latest"),
     isolation: Annotated[
         Literal["read_committed", "read_uncommitted"],
-        typer.Option("--isolation", help="Whether to skip aborted transactions and stop before open ones."),
+        typer.Option("--isolation-level", help="Whether to skip aborted transactions and stop before open ones."),
     ] = "read_committed",
     include_headers: Annotated[
         bool, typer.Option("--include-headers", help="Add the column `headers`, with all of them in a list.")
@@ -261,13 +261,9 @@ def export(
         ),
     ] = None,
     engine: Annotated[
-        Literal["local", "spark"] | None,
-        typer.Option(
-            "--engine",
-            help="What runs the tasks: processes of this machine, or Apache Spark.  "
-            "Default: local for 'kctl export', spark for 'kctl spark export'.",
-        ),
-    ] = None,
+        Literal["local", "spark"],
+        typer.Option("--engine", help="What runs the tasks: processes of this machine, or Apache Spark."),
+    ] = "local",
     processes: Annotated[
         int | None,
         typer.Option("--processes", metavar="N", help="Engine local: concurrent tasks.  Default: one per processor."),
@@ -396,7 +392,7 @@ def export(
         on_data_loss=OnDataLoss(on_data_loss),
         on_corrupt_batch=OnCorruptBatch(on_corrupt_batch),
         adopts=adopt,
-        engine=engine_settings(run, ctx.params, engine or _default_engine(ctx), target=to, decoding=decoding),
+        engine=engine_settings(run, ctx.params, engine, target=to, decoding=decoding),
         table=TableOptions(
             kind=TableKind(table),
             is_shared=one_table,
@@ -460,11 +456,6 @@ def _registry(run: Invocation, decoding: DecodingOptions, url: str | None) -> Re
             )
         return None
     return registry_of(run.client_properties(), url)
-
-
-def _default_engine(ctx: typer.Context) -> str:
-    """Return the engine that the name of the command implies."""
-    return "spark" if ctx.parent is not None and ctx.parent.info_name == "spark" else "local"
 
 
 def _run(
@@ -567,7 +558,7 @@ def _follow(run: Invocation, request: ExportRequest, rounds: _Rounds, *, show_pr
     def show(report: ExportReport) -> None:
         if report.batches or report.warnings or report.failed:
             _show_report(run, request, report)
-            run.console.header = False
+            run.console.header = None if run.console.header else run.console.header
 
     def next_request() -> ExportRequest:
         if rounds.topic_regex is None:

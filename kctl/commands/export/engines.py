@@ -122,4 +122,6 @@ def command_of(run: Invocation, ctx: Any, request: ExportRequest, settings: Spar
     servers = ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in client.bootstrap)
     given |= {"bootstrap_server": servers, "timeout": f"{client.timeout_ms}ms"}
     words = words_of(ctx.command.params, given)
-    return submit_command(settings, ["spark", "export", *words, "--to", request.target, "--no-progress"], files)
+    return submit_command(
+        settings, ["export", "--engine", "spark", *words, "--to", request.target, "--no-progress"], files
+    )

@@ -15,7 +15,6 @@ those that confirm a change.
 from __future__ import annotations
 
 import functools
-import sys
 import time
 from collections.abc import Sequence
 from typing import Any, NoReturn
@@ -25,7 +24,7 @@ import typer.core
 
 from kctl.client.guard import SentChanges
 from kctl.commands.frame.exit_status import ExitStatus
-from kctl.commands.frame.help.text import summary_of, write_command_help, write_exit_statuses
+from kctl.commands.frame.help.text import summary_of, write_command_help
 from kctl.commands.frame.invocation import Invocation
 from kctl.commands.frame.options.option_types import any_text, set_moment
 from kctl.commands.frame.options.parameters import (
@@ -156,6 +155,8 @@ class LocalCommand(typer.core.TyperCommand):
     takes_cluster_options = False
     takes_change_options = False
     takes_consent = False
+    only_shows = False
+    """Whether it changes, starts and writes nothing, so that a beginning of its name is enough to run it."""
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
@@ -227,7 +228,7 @@ class LocalCommand(typer.core.TyperCommand):
         """Return the invocation with these values of the common options."""
         console = Console.standard(
             common["format_"],
-            header=bool(common.get("header")),
+            header=False if common["no_header"] else True if common.get("header") else None,
             no_color=common["no_color"],
             quiet=common["quiet"],
             human=bool(common.get("human")),
@@ -235,15 +236,7 @@ class LocalCommand(typer.core.TyperCommand):
         return Invocation(console, common)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write help: with rich to a terminal, otherwise as plain text."""
-        if sys.stdout.isatty():
-            super().format_help(ctx, formatter)
-            write_exit_statuses(formatter)
-        else:
-            self.write_plain_help(ctx, formatter)
-
-    def write_plain_help(self, ctx: Any, formatter: Any) -> None:
-        """Write help without rich."""
+        """Write help as plain text."""
         write_command_help(self, ctx, formatter)
 
 

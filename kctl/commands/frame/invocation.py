@@ -17,8 +17,9 @@ from kctl.client.settings import client_settings, parse_resolved
 from kctl.commands.frame.exit_status import ExitStatus, Refused
 from kctl.commands.frame.options.option_types import Duration
 from kctl.commands.frame.options.parameters import DEFAULT_BOOTSTRAP_SERVER, DEFAULT_TIMEOUT_MS, shown_value
+from kctl.commands.frame.options.values import parse_pair
 from kctl.commands.frame.profiles.profile_use import profile_in_use, resolved_properties, secret_files
-from kctl.commands.frame.profiles.secrets import exposed_files, read_properties
+from kctl.commands.frame.profiles.secrets import exposed_files, is_secret, read_properties
 from kctl.errors import UsageError
 from kctl.output.quantities import INT32_MAX
 
@@ -74,6 +75,7 @@ class Invocation:
                 **self._given,
                 "bootstrap_server": bootstrap_server,
                 "command_config": command_config,
+                "command_property": None,
                 "profile": profile,
             },
         )
@@ -191,16 +193,22 @@ class Invocation:
         """Return the options of this command line that select the cluster, quoted for another command line."""
         names = ("bootstrap_server", "command_config", "profile")
         given = {name: self._given[name] for name in names if self._given.get(name)}
-        options = "".join(f" --{name.replace('_', '-')} {shlex.quote(value)}" for name, value in given.items())
+        options = "".join(
+            f" --command-property {shlex.quote(pair)}" for pair in self._given.get("command_property") or ()
+        )
+        options += "".join(f" --{name.replace('_', '-')} {shlex.quote(value)}" for name, value in given.items())
         return options + "".join(f" --resolve {shlex.quote(pair)}" for pair in self._given.get("resolve") or ())
 
     def client_properties(self) -> dict[str, str]:
-        """Return the properties of --command-config, else those of the profile.  Raises UsageError."""
+        """Return the properties of --command-property, and of --command-config or else the profile.
+
+        Raises UsageError.
+        """
         if self.config_file or self.profile is None:
-            return self._file_properties
+            return {**self._file_properties, **self._given_properties}
         if self._properties is None:
             self._properties = resolved_properties(self.profile)
-        return self._properties
+        return {**self._properties, **self._given_properties}
 
     def producer_properties(self) -> dict[str, str]:
         """Return the properties, with those of Kafka's producer checked.  Raises UsageError and ConfigError."""
@@ -260,7 +268,7 @@ class Invocation:
     def _properties_source(self) -> str:
         """The file or the profile that the properties are from."""
         if self.config_file or self.profile is None:
-            return self.config_file or ""
+            return self.config_file or "--command-property"
         return f"the profile '{self.profile.name}'"
 
     @functools.cached_property
@@ -268,10 +276,23 @@ class Invocation:
         """The properties of --command-config; read once, because the file may be a pipe."""
         return self.secret_properties(self.config_file) if self.config_file else {}
 
+    @functools.cached_property
+    def _given_properties(self) -> dict[str, str]:
+        """The properties of --command-property.  Raises UsageError."""
+        pairs = dict(parse_pair(text) for text in self._given.get("command_property") or ())
+        for name in pairs:
+            if is_secret(name):
+                raise UsageError(
+                    f"--command-property {name}: other users of this machine can see a secret on a command line; write "
+                    "it into a file for --command-config"
+                )
+        return pairs
+
     @property
     def _servers(self) -> str | None:
         """The bootstrap servers; None for the default."""
-        given = self._bootstrap_servers or self._file_properties.get("bootstrap.servers")
+        properties = {**self._file_properties, **self._given_properties}
+        given = self._bootstrap_servers or properties.get("bootstrap.servers")
         return given or (self.profile.bootstrap_servers if self.profile else None)
 
     @property
@@ -313,10 +334,15 @@ class Invocation:
         """Like `on_cluster`, on an event loop: requests to several brokers run concurrently."""
         return self._on_event_loop(work, self._begun_budget(self.client_settings()))
 
-    def on_cluster_concurrently(self, work: Callable[[ClusterClient], Awaitable[T]]) -> T:
-        """Run long work on an event loop: --timeout applies to each of its operations, not to the whole."""
+    def on_cluster_concurrently(
+        self, work: Callable[[ClusterClient], Awaitable[T]], *, ends_with_reader: bool = False
+    ) -> T:
+        """Run long work on an event loop: --timeout applies to each of its operations, not to the whole.
+
+        With `ends_with_reader` it ends when the reader of stdout leaves, with ReaderLeft.
+        """
         try:
-            return self._on_event_loop(work, None)
+            return self._on_event_loop(work, None, ends_with_reader=ends_with_reader)
         finally:
             self._budget = None
 
@@ -327,11 +353,13 @@ class Invocation:
             self._budget.begin(settings.timeout_ms)
         return self._budget
 
-    def _on_event_loop(self, work: Callable[[ClusterClient], Awaitable[T]], budget: Budget | None) -> T:
+    def _on_event_loop(
+        self, work: Callable[[ClusterClient], Awaitable[T]], budget: Budget | None, *, ends_with_reader: bool = False
+    ) -> T:
         import asyncio  # noqa: PLC0415 - most commands need no event loop
 
         from kctl.client.connections.asyncio_transport import AsyncioTransport  # noqa: PLC0415 - same
-        from kctl.commands.frame.termination import terminable  # noqa: PLC0415 - same
+        from kctl.commands.frame.termination import read_by_someone, terminable  # noqa: PLC0415 - same
 
         settings = self.client_settings()
         task: asyncio.Task[T] | None = None
@@ -343,7 +371,7 @@ class Invocation:
                 return await work(client)
 
         try:
-            return asyncio.run(terminable(main()))
+            return asyncio.run(terminable(read_by_someone(main()) if ends_with_reader else main()))
         except KeyboardInterrupt:
             if task is not None and task.done() and not task.cancelled():
                 task.exception()  # Otherwise asyncio logs it with a traceback when the task is freed.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import importlib
+import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import typer
@@ -13,8 +14,22 @@ import typer.core
 import typer.main
 
 from kctl.commands.frame.exit_status import ExitStatus
-from kctl.commands.frame.help.peer_words import command_meant, noun_option_meant, root_option_meant, verb_meant
-from kctl.commands.frame.help.text import summary_of, write_exit_statuses, write_group_help
+from kctl.commands.frame.help.command_cache import FULL_HELP
+from kctl.commands.frame.help.peer_words import (
+    ANSWERS,
+    ROOT_OPTIONS,
+    VERBS_ANSWERED,
+    prefix_match,
+    similar_command,
+    similar_verb,
+)
+from kctl.commands.frame.help.text import (
+    summary_of,
+    write_common_options,
+    write_exit_statuses,
+    write_first_page,
+    write_group_help,
+)
 from kctl.commands.frame.options.parameters import (
     change_options,
     cluster_options,
@@ -42,8 +57,8 @@ class LazyGroup(typer.core.TyperGroup):
 
     members: Mapping[str, Member] = {}
     kind = "verb"
-    _lists_members = False
-    """True while rich lists the members, which needs their summaries only."""
+    sections: Mapping[str, Collection[str]] = {}
+    """The members by title, for the help of the program."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of the members, in the order of the help."""
@@ -52,8 +67,6 @@ class LazyGroup(typer.core.TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return the command or group of that name.  Raises ImportError when its module is missing."""
         member = self.members.get(cmd_name)
-        if member is not None and member.summary and self._lists_members:
-            return typer.core.TyperCommand(cmd_name, help=member.summary)
         return None if member is None else load(member)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -63,6 +76,9 @@ class LazyGroup(typer.core.TyperGroup):
             return self.parse_args(ctx, [*leading, *rest, "--help"])
         if name in self.members:
             return super().parse_args(ctx, [str(name), *leading, *rest])
+        if ctx.parent is None and name in {"--help", "-h", "--all"}:
+            ctx.meta[FULL_HELP] = "--all" in args
+            return super().parse_args(ctx, [ctx.help_option_names[0]])
         if name in {"--help", "-h"}:
             return super().parse_args(ctx, [ctx.help_option_names[0]])
         if name is not None:
@@ -71,55 +87,58 @@ class LazyGroup(typer.core.TyperGroup):
         if leading and takes_value(leading[-1]):
             raise UsageError(f"option {leading[-1]} requires a value.  Try '{ctx.command_path} --help'.")
         formatter = ctx.make_formatter()
-        self.write_plain_help(ctx, formatter)
+        self.format_help(ctx, formatter)
         sys.stderr.write(formatter.getvalue().rstrip("\n") + "\n")
         raise typer.Exit(ExitStatus.USAGE)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write help: with rich to a terminal, otherwise as plain text."""
-        if sys.stdout.isatty():
-            self._lists_members = True
-            super().format_help(ctx, formatter)
-            self._lists_members = False
-            if ctx.parent is None:
-                write_exit_statuses(formatter)
-        else:
-            self.write_plain_help(ctx, formatter)
-
-    def write_plain_help(self, ctx: Any, formatter: Any) -> None:
-        """Write help without rich."""
+        """Write the verbs of a noun, or of the program the first page, or with --all the whole help."""
+        if ctx.parent is None and not ctx.meta.get(FULL_HELP):
+            write_first_page(formatter, self.sections)
+            return
         rows = [(name, member.summary or summary_of(load(member))) for name, member in self.members.items()]
-        write_group_help(self, ctx, formatter, rows, f"{self.kind.capitalize()}s")
-        if ctx.parent is None:
-            write_exit_statuses(formatter)
+        if ctx.parent is not None:
+            write_group_help(self, ctx, formatter, {f"{self.kind.capitalize()}s": rows})
+            return
+        summaries = dict(rows)
+        tables = {title: [(noun, summaries[noun]) for noun in nouns] for title, nouns in self.sections.items()}
+        write_group_help(self, ctx, formatter, tables)
+        write_common_options(formatter)
+        write_exit_statuses(formatter)
 
     def _what(self, ctx: Any, name: str) -> str:
         kind = "option" if name.startswith("-") else self.kind
         return kind if ctx.parent is None else f"{kind} of {ctx.command_path}"
 
-    def _command_meant(self, name: str, following: str) -> str | None:
-        """Return the command that is meant, without its verb if the noun does not have it."""
-        meant = command_meant(name, following, self.members)
-        noun, _, verb = (meant or "").partition(" ")
-        loaded = load(self.members[noun]) if verb else None
-        return noun if isinstance(loaded, LazyGroup) and verb not in loaded.members else meant
-
     def _meant(self, ctx: Any, name: str, rest: list[str]) -> str:
-        if ctx.parent is None:
-            following = next((word for word in rest if not word.startswith("-")), "")
-            meant = root_option_meant(name) if name.startswith("-") else self._command_meant(name, following)
-        elif name.startswith("-"):
-            meant = noun_option_meant(ctx.info_name, name, self.members)
+        """Return the line to type instead, as the end of an error message."""
+        if ctx.parent is not None and (answer := VERBS_ANSWERED.get((ctx.info_name, name))):
+            return f".  Did you mean 'kctl {answer}'?"
+        if name.startswith("-"):
+            if answer := ANSWERS.get(name):
+                return f".  {answer}."
+            meant = ROOT_OPTIONS.get(name) if ctx.parent is None else None
         else:
-            meant = verb_meant(ctx.info_name, name, self.members)
+            matches = prefix_match(name, self.members)
+            if ctx.parent is None:
+                meant = matches[0] if len(matches) == 1 else similar_command(name, self.members)
+            else:
+                noun = ctx.info_name
+                meant = f"{noun} {matches[0]}" if len(matches) == 1 else similar_verb(noun, name, self.members)
+            if len(matches) > 1:
+                return f", which may be {', '.join(matches)}."
         if not meant:
             return "."
-        return f".  Did you mean {meant if meant.startswith('-') else f'kctl {meant}'}?"
+        if name.startswith("-"):
+            return f".  Did you mean 'kctl {meant}'?"
+        return f".  Did you mean '{shlex.join(['kctl', *meant.split(), *rest])}'?"
 
 
-def lazy_group(members: Mapping[str, Member], kind: str) -> type[LazyGroup]:
+def lazy_group(
+    members: Mapping[str, Member], kind: str, sections: Mapping[str, Collection[str]] | None = None
+) -> type[LazyGroup]:
     """Return the class of a group with these members, for `typer.Typer(cls=...)`; `kind` names a member in errors."""
-    return type("Group", (LazyGroup,), {"members": members, "kind": kind})
+    return type("Group", (LazyGroup,), {"members": members, "kind": kind, "sections": sections or {}})
 
 
 def verb_group(noun: str, verbs: Mapping[str, str] | Sequence[str]) -> type[LazyGroup]:

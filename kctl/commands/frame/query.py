@@ -9,72 +9,29 @@ import io
 import re
 import time
 from collections.abc import Callable, Sized
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TextIO
-
-import typer
+from typing import TYPE_CHECKING, Any, TextIO
 
 from kctl.commands.frame.command import ClusterCommand
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.invocation import Invocation
-from kctl.commands.frame.options.option_types import Duration
-from kctl.commands.frame.options.parameters import QUERY_PANEL, Parameter, flags_of, options_in
-from kctl.commands.frame.options.values import Expectation, format_time, parse_expectation
+from kctl.commands.frame.options.parameters import INTERVAL_DEFAULT, Parameter, flags_of, query_options
+from kctl.commands.frame.options.values import Expectation, format_time
 from kctl.errors import ClusterUnreachable, KctlError, UsageError
 from kctl.output.console import Format, terminal_height
-from kctl.output.quantities import INT32_MAX, counted
+from kctl.output.quantities import counted
 
 if TYPE_CHECKING:
     from kctl.output.console import Console
 
 
-INTERVAL_DEFAULT = "2s"
 _DURATION = re.compile(r"[0-9].*|P.*")
 _CLEAR = "\x1b[H\x1b[2J"
 
 
-class QueryOptions(NamedTuple):
-    """The options of the commands that list something."""
-
-    expect: Annotated[
-        Expectation | None,
-        typer.Option(
-            "--expect",
-            metavar="N",
-            parser=parse_expectation,
-            help="Exit with status 3 unless there are N rows; also '>=N', '>N', '<=N', '<N' and '!=N'.",
-            rich_help_panel=QUERY_PANEL,
-        ),
-    ] = None
-    watch: Annotated[
-        Duration | None,
-        typer.Option(
-            "--watch",
-            metavar="[DURATION]",
-            parser=Duration.within("100ms", "1h"),
-            help=f"Repeat at this interval, by default {INTERVAL_DEFAULT}, until interrupted or until --expect holds.",
-            rich_help_panel=QUERY_PANEL,
-        ),
-    ] = None
-    rounds: Annotated[
-        int | None,
-        typer.Option(
-            "--rounds",
-            metavar="N",
-            help="With --watch: end after N rounds.",
-            min=1,
-            max=INT32_MAX,
-            rich_help_panel=QUERY_PANEL,
-        ),
-    ] = None
-
-
-def query_options() -> list[Parameter]:
-    """--expect, --watch and --rounds."""
-    return options_in(QueryOptions)
-
-
 class QueryCommand(ClusterCommand):
     """A command that connects to a cluster and lists something."""
+
+    only_shows = True
 
     def common_options(self) -> list[Parameter]:
         """Return the options of every command, and those of lists."""
@@ -170,7 +127,7 @@ def _screenful(console: Console, show: Callable[[], Any]) -> Any:
         console.stdout = stdout
     text = held.getvalue()
     stdout.write(_CLEAR + _first_lines(text, terminal_height(stdout) - 1) if clears else text)
-    console.header = False
+    console.header = None if console.header else console.header
     console.flush()
     return status
 

@@ -11,8 +11,9 @@ from typing import Any
 import typer
 import typer.main
 
-from kctl.commands.frame.help.command_cache import Described
-from kctl.commands.frame.help.peer_words import option_meant
+from kctl.commands.frame.command_line import read_line
+from kctl.commands.frame.help.command_cache import FULL_HELP, Described
+from kctl.commands.frame.help.peer_words import ANSWERS, similar_option
 from kctl.commands.frame.help.text import WIDTH, examples, summary_of
 from kctl.commands.frame.lazy_group import LazyGroup, Member, lazy_group, load
 from kctl.commands.frame.options.parameters import (
@@ -24,83 +25,98 @@ from kctl.commands.frame.options.parameters import (
     flags_of,
     is_argument,
     is_flag,
-    metavar_of,
     output_options,
     repeats,
 )
 from kctl.commands.frame.options.vocabulary import Argument, Option, Vocabulary, format_vocabulary
 from kctl.errors import UsageError
+from kctl.output.console import Console
 
-NOUNS: dict[str, Member] = {
-    "topics": Member("kctl.commands.topics", "List, describe, create, alter and delete topics."),
-    "produce": Member("kctl.commands.produce.command", "Write lines from standard input to a topic."),
-    "consume": Member("kctl.commands.consume.command", "Read records of a topic."),
-    "copy": Member("kctl.commands.copy", "Copy records of a topic to another topic, which may be in another cluster."),
-    "groups": Member(
-        "kctl.commands.groups", "Describe consumer groups and their lag, delete them, reset their offsets."
-    ),
-    "transactions": Member("kctl.commands.transactions", "Describe transactions, find hanging ones and abort them."),
-    "producers": Member("kctl.commands.producers", "Describe idempotent and transactional producers."),
-    "streams": Member("kctl.commands.streams", "Reset applications of Kafka Streams."),
-    "offsets": Member("kctl.commands.offsets", "Look up offsets of partitions."),
-    "records": Member("kctl.commands.records", "Delete the oldest records of partitions."),
-    "cluster": Member(
-        "kctl.commands.cluster", "Describe a cluster, check its health, restart it, run one for development."
-    ),
-    "verify": Member("kctl.commands.verify", "Check that replicas hold the same records."),
-    "perf": Member("kctl.commands.perf", "Measure throughput and latency with test records."),
-    "api-versions": Member(
-        "kctl.commands.api_versions", "Show the API versions that each broker supports, beside those of kctl."
-    ),
-    "features": Member("kctl.commands.features", "Describe, upgrade and downgrade the features of a cluster."),
-    "metadata-quorum": Member("kctl.commands.metadata_quorum", "Describe the controllers of a KRaft cluster."),
-    "doctor": Member("kctl.commands.doctor", "Diagnose a cluster: one page, with what to do first at its top."),
-    "top": Member("kctl.commands.top.command", "Show the activity of a cluster on one screen."),
-    "reassign": Member("kctl.commands.reassign", "Move partitions to other brokers."),
-    "elect": Member("kctl.commands.elect", "Elect leaders of partitions."),
-    "configs": Member(
-        "kctl.commands.configs", "Describe, change and compare properties of topics, brokers, groups and clients."
-    ),
-    "plan": Member("kctl.commands.plan", "Show how a cluster differs from a YAML document, or write such a document."),
-    "apply": Member("kctl.commands.apply", "Change a cluster so that it has what a YAML document requires."),
-    "acls": Member("kctl.commands.acls", "List, change, check, export and apply access control lists."),
-    "quotas": Member("kctl.commands.quotas", "Describe and change client quotas, show which one applies."),
-    "users": Member("kctl.commands.users", "List, create, alter and delete SCRAM users."),
-    "tokens": Member("kctl.commands.tokens", "Create, describe, renew and expire delegation tokens."),
-    "dump-log": Member(
-        "kctl.commands.dump_log.command", "Show the contents of log and index files, and errors in them."
-    ),
-    "tls": Member("kctl.commands.tls", "Check the TLS listener of a broker."),
-    "loggers": Member("kctl.commands.loggers", "List, set and reset the log levels of brokers."),
-    "metrics": Member("kctl.commands.metrics", "Show the metrics of a broker, or serve those of a cluster."),
-    "broker": Member("kctl.commands.broker", "Start, stop, check and examine a broker."),
-    "zookeeper": Member(
-        "kctl.commands.zookeeper", "Run the ZooKeeper-compatible service; read znodes of any ensemble."
-    ),
-    "export": Member(
-        "kctl.commands.export.command",
-        "Export topics to Parquet files or to Iceberg or Delta tables, each record exactly once.",
-    ),
-    "tables": Member(
-        "kctl.commands.tables",
-        "Compare exports with their topics, show how far they are behind, import and compact them; profile topics.",
-    ),
-    "spark": Member("kctl.commands.spark", "Export topics to Parquet with Apache Spark."),
-    "profile": Member("kctl.commands.profile", "Store how to connect to clusters, and what is allowed there."),
-    "mcp": Member(
-        "kctl.commands.mcp.command",
-        "Serve the commands as tools for agents, by the Model Context Protocol on standard input and output.",
-    ),
-    "completion": Member("kctl.commands.completion.command", "Print a completion script for bash, zsh or fish."),
+WORK: dict[str, dict[str, Member]] = {
+    "Look": {
+        "doctor": Member("kctl.commands.doctor", "Diagnose a cluster: one page, with what to do first at its top."),
+        "top": Member("kctl.commands.top.command", "Show the activity of a cluster on one screen."),
+        "cluster": Member(
+            "kctl.commands.cluster", "Describe a cluster and its controllers, check its health, restart it, run one."
+        ),
+        "topics": Member("kctl.commands.topics", "List, describe, create, alter and delete topics; look up offsets."),
+        "groups": Member(
+            "kctl.commands.groups", "Describe consumer groups and their lag, delete them, reset their offsets."
+        ),
+        "transactions": Member(
+            "kctl.commands.transactions",
+            "Describe transactions and producers, find hanging transactions and abort them.",
+        ),
+        "metrics": Member("kctl.commands.metrics", "Show the metrics of a broker, or serve those of a cluster."),
+    },
+    "Records": {
+        "consume": Member("kctl.commands.consume.command", "Read records of a topic."),
+        "produce": Member("kctl.commands.produce.command", "Write lines from standard input to a topic."),
+        "copy": Member(
+            "kctl.commands.copy", "Copy records of a topic to another topic, which may be in another cluster."
+        ),
+        "records": Member("kctl.commands.records", "Delete the oldest records of partitions."),
+        "perf": Member("kctl.commands.perf", "Measure throughput and latency with test records."),
+    },
+    "Change": {
+        "configs": Member(
+            "kctl.commands.configs", "Describe, change and compare properties of topics, brokers, groups and clients."
+        ),
+        "plan": Member(
+            "kctl.commands.plan", "Show how a cluster differs from a YAML document, or write such a document."
+        ),
+        "apply": Member("kctl.commands.apply", "Change a cluster so that it has what a YAML document requires."),
+        "features": Member("kctl.commands.features", "Describe, upgrade and downgrade the features of a cluster."),
+        "loggers": Member("kctl.commands.loggers", "List, set and reset the log levels of brokers."),
+    },
+    "Security": {
+        "acls": Member("kctl.commands.acls", "List, change, check, export and apply access control lists."),
+        "users": Member("kctl.commands.users", "List, create, alter and delete SCRAM users."),
+        "quotas": Member("kctl.commands.quotas", "Describe and change client quotas, show which one applies."),
+        "tokens": Member("kctl.commands.tokens", "Create, describe, renew and expire delegation tokens."),
+        "tls": Member("kctl.commands.tls", "Check the TLS listeners of brokers."),
+    },
+    "Move": {
+        "reassign": Member("kctl.commands.reassign", "Move partitions to other brokers."),
+        "elect": Member("kctl.commands.elect", "Elect leaders of partitions."),
+    },
+    "Offline files": {
+        "dump-log": Member(
+            "kctl.commands.dump_log.command", "Show the contents of log and index files, and errors in them."
+        ),
+    },
+    "Run a broker": {
+        "broker": Member("kctl.commands.broker", "Start, stop, check and examine a broker; the same for ZooKeeper."),
+    },
+    "Tables": {
+        "export": Member(
+            "kctl.commands.export.command",
+            "Export topics to Parquet files or to Iceberg or Delta tables, each record exactly once.",
+        ),
+        "tables": Member(
+            "kctl.commands.tables",
+            "Compare exports with their topics, show how far they are behind, import and compact them; profile topics.",
+        ),
+    },
+    "This tool": {
+        "profile": Member("kctl.commands.profile", "Store how to connect to clusters, and what is allowed there."),
+        "mcp": Member(
+            "kctl.commands.mcp.command",
+            "Serve the commands as tools for agents, by the Model Context Protocol on standard input and output.",
+        ),
+        "completion": Member("kctl.commands.completion.command", "Print a completion script for bash, zsh or fish."),
+    },
 }
-"""Noun -> module of its typer app and its line in help, which a test compares with the help of the app."""
+"""Nouns by the work that they are for: noun -> module of its typer app and its line in help, which a test compares
+with the help of the app."""
+NOUNS: dict[str, Member] = {noun: member for nouns in WORK.values() for noun, member in nouns.items()}
 
 app = typer.Typer(
     name="kctl",
-    cls=lazy_group(NOUNS, "command"),
+    cls=lazy_group(NOUNS, "command", WORK),
     help="Manage Apache-Kafka-compatible clusters, and run a broker.\n\n"
-    "Common options, such as --bootstrap-server and --format, may stand anywhere in the line; 'kctl NOUN VERB --help'"
-    " lists them.  'kctl --version' prints the version.",
+    "Common options may stand anywhere in the line.  'kctl --version' prints the version.  Words of Kafka's tools,"
+    " kcat, rpk, kcl and kafkactl are read too, and what they mean is said on stderr.",
     epilog=examples(
         "kctl broker start",
         "kctl topics create orders --partitions 6",
@@ -114,7 +130,10 @@ app = typer.Typer(
 
 def run(arguments: Sequence[str]) -> int:
     """Run a command line and return its exit status.  Raises UsageError if it is invalid."""
-    return run_command(typer.main.get_group(app), "kctl", arguments)
+    reading = read_line(arguments, NOUNS)
+    if reading.is_changed and "--quiet" not in reading.words:
+        Console.standard().note(f"kctl: read as: {reading.line()}")
+    return run_command(typer.main.get_group(app), "kctl", reading.words)
 
 
 def run_command(command: Any, name: str, arguments: Sequence[str]) -> int:
@@ -145,13 +164,15 @@ CONTEXT: dict[str, Any] = {"terminal_width": WIDTH, "help_option_names": ["--hel
 def _message(error: Any) -> str:
     """Return the error text, which does not depend on the version of typer."""
     if hasattr(error, "option_name") and type(error).__name__ == "NoSuchOption":
+        if answer := ANSWERS.get(error.option_name):
+            return f"no such option: {error.option_name}.  {answer}."
         meant = _option_meant(error.option_name, error.ctx)
         if meant:
             return f"no such option: {error.option_name}.  Did you mean {meant}?"
         may_be_name = not error.option_name.startswith("--") and any(map(is_argument, error.ctx.command.params))
         hint = "  A name that begins with - is given after --." if may_be_name else ""
         return f"no such option: {error.option_name}.{hint}"
-    message = str(error.format_message()).removesuffix(".") + "."
+    message = " ".join(str(error.format_message()).split()).removesuffix(".") + "."
     return message[:1].lower() + message[1:]
 
 
@@ -173,16 +194,12 @@ def _flag_with_value(error: Any, arguments: Sequence[str]) -> str:
 
 
 def _option_meant(flag: str, context: Any) -> str | None:
-    """Return the option or argument that an unknown option of the command of a click context corresponds to."""
-    params = context.command.params
+    """Return the option or command that an unknown option of the command of a click context corresponds to."""
     group = context.parent.command if context.parent is not None else None
-    return option_meant(
-        context.command_path.partition(" ")[2],
-        flag,
-        [candidate for param in params for candidate in flags_of(param)],
-        [metavar_of(param) for param in params if is_argument(param)],
-        list(getattr(group, "members", ())),
-    )
+    verbs = list(getattr(group, "members", ()))
+    flags = [known for param in context.command.params for known in flags_of(param)]
+    meant = similar_option(flag, flags, verbs)
+    return f"kctl {context.parent.info_name} {meant}" if meant in verbs else meant
 
 
 @cache
@@ -208,8 +225,11 @@ def describe(name: str) -> Described | None:
         members = tuple((word, str(member.summary)) for word, member in NOUNS.items())
         leading = [*cluster_options(), *change_options(), *consent_options(), *output_options()]
         version = Option(("--version",), None, "Print the version.")
-        vocabulary = Vocabulary(members, (*map(_option, leading), version))
+        everything = Option(("--all",), None, "With --help: all commands, common options and exit statuses.")
+        vocabulary = Vocabulary(members, (*map(_option, leading), version, everything))
         return Described(format_vocabulary(vocabulary), help_text("", typer.main.get_group(app)))
+    if name == FULL_HELP:
+        return Described("", help_text("", typer.main.get_group(app), is_full=True))
     if noun not in NOUNS:
         return None
     command = load(NOUNS[noun])
@@ -234,8 +254,8 @@ def _option(param: Parameter) -> Option:
     return Option(flags_of(param), None if is_flag(param) else completed_values(param), str(param.help))
 
 
-def help_text(name: str, command: Any) -> str:
-    """Return the plain help text of a command, a noun or, with an empty name, the program."""
+def help_text(name: str, command: Any, *, is_full: bool = False) -> str:
+    """Return the help of a command, a noun or, with an empty name, the program: its first page, or all of it."""
     root = typer.main.get_group(app).make_context("kctl", ["--help"], resilient_parsing=True, **CONTEXT)
     if name:
         parent, _, verb = f"kctl {name}".rpartition(" ")
@@ -243,6 +263,7 @@ def help_text(name: str, command: Any) -> str:
         ctx = command.make_context(verb, ["--help"], parent=root, resilient_parsing=True)
     else:
         ctx = root
+    ctx.meta[FULL_HELP] = is_full
     formatter = ctx.make_formatter()
-    command.write_plain_help(ctx, formatter)
+    command.format_help(ctx, formatter)
     return str(formatter.getvalue())

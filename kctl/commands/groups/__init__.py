@@ -18,6 +18,7 @@ app = typer.Typer(
             "delete": "deletion",
             "delete-offsets": "deletion",
             "reset-offsets": "resets",
+            "reset-streams": "streams",
             "restore": "backups",
             "export": "documents",
             "import": "documents",

@@ -31,6 +31,7 @@ from kctl.commands.groups.selection import (
     AcceptLost,
     BackupDir,
     DryRun,
+    Execute,
     NoBackup,
     ResetRow,
     TopicRegex,
@@ -191,7 +192,7 @@ def restore_offsets(
     ]
     run.console.show(ResetRow, rows)
     if not execute:
-        run.console.note("nothing was changed; give --execute to commit these offsets")
+        run.console.note("nothing was changed; give --yes to commit these offsets")
     return run.status_of(rows)
 
 
@@ -206,9 +207,9 @@ verbs = typer.Typer(add_completion=False)
     cls=ChangingCommand,
     epilog=examples(
         "kctl groups restore billing    (shows what the latest backup would restore)",
-        "kctl groups restore billing --execute",
-        "kctl groups restore billing --at -1h --topic orders --execute",
-        "kctl groups restore billing --backup before.json --execute",
+        "kctl groups restore billing --yes",
+        "kctl groups restore billing --at -1h --topic orders --yes",
+        "kctl groups restore billing --backup before.json --yes",
     ),
 )
 @shows(ResetRow)
@@ -231,7 +232,7 @@ def restore(
     ] = None,
     topic: Topics = None,
     topic_regex: TopicRegex = None,
-    execute: Annotated[bool, typer.Option("--execute", help="Commit the offsets.")] = False,
+    execute: Execute = False,
     dry_run: DryRun = False,
     accept_lost: AcceptLost = False,
     no_backup: NoBackup = False,
@@ -240,7 +241,7 @@ def restore(
     """Restore committed offsets of a group without members, from a backup or from the history of the cluster.
 
     'kctl groups reset-offsets', 'delete-offsets', 'delete' and 'import' save a backup before they change anything.
-    Without --at and --backup, the latest backup of the group is used.  Nothing is changed without --execute, which also
+    Without --at and --backup, the latest backup of the group is used.  Nothing is changed without --yes, which also
     saves a backup first.  A group with members is refused with exit status 5.
 
     --at finds what compaction has left: partitions whose commits of that time have been replaced and removed are
@@ -251,8 +252,7 @@ def restore(
     election (found by the leader epoch of the commit, KIP-320), or it ends before the offset.
     """
     run: Invocation = ctx.obj
-    if execute and dry_run:
-        raise UsageError("--dry-run and --execute cannot be combined")
+    execute = execute and not dry_run
     if at is not None and backup is not None:
         raise UsageError("--at and --backup cannot be combined")
     if at is not None:

@@ -32,6 +32,7 @@ from kctl.commands.groups.selection import (
     All,
     BackupDir,
     DryRun,
+    Execute,
     GroupRegex,
     NoBackup,
     ResetRow,
@@ -131,8 +132,8 @@ def export(
     cls=ChangingCommand,
     epilog=examples(
         "kctl groups import offsets.json --bootstrap-server other:9092",
-        "kctl groups import offsets.json --group billing --execute",
-        "kctl groups import orders.csv --group billing --execute",
+        "kctl groups import offsets.json --group billing --yes",
+        "kctl groups import orders.csv --group billing --yes",
     ),
 )
 @shows(ResetRow)
@@ -146,7 +147,7 @@ def import_(
     group_regex: GroupRegex = None,
     topic: Topics = None,
     topic_regex: TopicRegex = None,
-    execute: Annotated[bool, typer.Option("--execute", help="Commit the offsets.")] = False,
+    execute: Execute = False,
     dry_run: DryRun = False,
     accept_lost: AcceptLost = False,
     no_backup: NoBackup = False,
@@ -155,13 +156,12 @@ def import_(
     """Commit the offsets in a file for groups without members; groups that do not exist are created.
 
     Offsets are imported as they are: they are those of another cluster only if its topics are exact copies, with the
-    same offsets.  Nothing is changed without --execute, which also saves a backup first.  A group with members is
+    same offsets.  Nothing is changed without --yes, which also saves a backup first.  A group with members is
     refused with exit status 5, and so are offsets of this cluster whose records are not in the log any more (see 'kctl
     groups restore').  An offset outside the range of a partition is moved to its start or end, with a warning.
     """
     run: Invocation = ctx.obj
-    if execute and dry_run:
-        raise UsageError("--dry-run and --execute cannot be combined")
+    execute = execute and not dry_run
     pattern = group_pattern(group, group_regex)
     text = read_text(file)
     try:

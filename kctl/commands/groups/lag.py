@@ -350,7 +350,7 @@ def lag(
     isolation: Annotated[
         IsolationName,
         typer.Option(
-            "--isolation", help="Whether the end is the high watermark, or the end of the committed transactions."
+            "--isolation-level", help="Whether the end is the high watermark, or the end of the committed transactions."
         ),
     ] = "read_uncommitted",
     window: Annotated[

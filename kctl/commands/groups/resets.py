@@ -28,6 +28,7 @@ from kctl.commands.groups.selection import (
     All,
     BackupDir,
     DryRun,
+    Execute,
     GroupRegex,
     NoBackup,
     ResetRow,
@@ -303,9 +304,9 @@ WOULD_RESET = "would be reset"
     cls=ChangingCommand,
     epilog=examples(
         "kctl groups reset-offsets billing --topic orders --to-earliest --dry-run",
-        "kctl groups reset-offsets billing --topic orders:0,1 --shift-by -100 --execute",
+        "kctl groups reset-offsets billing --topic orders:0,1 --shift-by -100 --yes",
         "kctl groups reset-offsets billing --all-topics --to-current --dry-run --export > before.csv",
-        "kctl groups reset-offsets billing --from-file before.csv --execute",
+        "kctl groups reset-offsets billing --from-file before.csv --yes",
     ),
 )
 @shows(ResetRow)
@@ -363,7 +364,7 @@ def reset_offsets(
             " if several groups are given.",
         ),
     ] = False,
-    execute: Annotated[bool, typer.Option("--execute", help="Commit the new offsets.")] = False,
+    execute: Execute = False,
     dry_run: DryRun = False,
     no_backup: NoBackup = False,
     backup_dir: BackupDir = None,
@@ -371,26 +372,23 @@ def reset_offsets(
         CompatVersion | None,
         typer.Option(
             "--compat",
-            help=f"{COMPAT_HELP}  Nothing is done unless --execute is given.",
+            help=f"{COMPAT_HELP}  Nothing is done unless --yes is given.",
         ),
     ] = None,
 ) -> ExitStatus:
     """Set the committed offsets of groups without members; a group that does not exist is created.
 
     Exactly one of --to-..., --shift-by, --by-duration and --from-file selects the new offsets, and --topic or
-    --all-topics the partitions, unless a file lists them.  Either --dry-run or --execute is required.  An offset
-    outside the range of a partition is moved to its start or end, with a warning.
+    --all-topics the partitions, unless a file lists them.  Without --yes the plan is shown and nothing is changed.
+    An offset outside the range of a partition is moved to its start or end, with a warning.
 
     DELTA is the number of records that are skipped, or, if negative, read again.  If an offset cannot be found, nothing
     is committed.  A group with members is refused with exit status 5.
 
-    With --execute the committed offsets of the groups are first saved to a file; 'kctl groups restore' restores them.
+    With --yes the committed offsets of the groups are first saved to a file; 'kctl groups restore' restores them.
     """
     run: Invocation = ctx.obj
-    if execute and dry_run:
-        raise UsageError("--dry-run and --execute cannot be combined")
-    if not (execute or dry_run or compat):
-        raise UsageError("give --dry-run or --execute")
+    execute = execute and not dry_run
     pattern = group_pattern(names, group_regex, all_=all_)
     if not (names or all_ or pattern):
         raise UsageError("name the groups to reset, or use --all or --group-regex")
@@ -432,6 +430,8 @@ def reset_offsets(
             back_up(run, groups, "reset-offsets", backup_dir=backup_dir)
         outcomes = run.on_brokers(lambda client: commit(client, resets))
     status = "reset" if outcomes else WOULD_RESET
+    if not (execute or dry_run or compat or export):
+        run.console.note("nothing was changed; give --yes to commit these offsets")
     rows = [
         reset_row(planned, status, outcomes.get((planned.group, planned.tp)) if outcomes else None)
         for planned in resets

@@ -129,6 +129,7 @@ TopicRegex = Annotated[
         help="Topics with offsets of the groups whose name matches this regular expression as a whole.",
     ),
 ]
+Execute = Annotated[bool, typer.Option("--yes", "-y", help="Commit the offsets; without it they are only shown.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done without doing it.")]
 BackupDir = Annotated[
     str | None,

@@ -52,13 +52,13 @@ _TEXT_CHARACTERS_MAX = 10_000
 _LIST_ITEMS_MAX = 1_000
 
 READING = (
-    *("topics list", "topics describe", "consume", "offsets get", "producers describe"),
+    *("topics list", "topics describe", "consume", "topics offsets", "transactions describe-producers"),
     *("groups list", "groups describe", "groups lag", "groups members", "groups history"),
     *("transactions list", "transactions describe", "transactions find-hanging"),
     *("doctor", "cluster describe", "cluster health", "cluster log-dirs", "reassign list", "reassign plan"),
     "reassign plan-disks",
     *("configs describe", "acls list", "acls check", "acls export", "quotas describe", "quotas check"),
-    *("loggers list", "users list", "api-versions", "features describe", "metadata-quorum describe"),
+    *("loggers list", "users list", "cluster api-versions", "features describe", "cluster quorum"),
     "tables status",
 )
 """Commands that change nothing."""
@@ -76,14 +76,14 @@ ADDING = (
 """Commands that change the cluster, but delete neither data nor positions."""
 DELETING = (
     *("topics delete", "records delete", "groups delete", "groups delete-offsets", "groups reset-offsets"),
-    *("groups restore", "acls remove", "transactions abort", "streams reset", "features downgrade"),
+    *("groups restore", "acls remove", "transactions abort", "groups reset-streams", "features downgrade"),
 )
 
 NOT_OFFERED = {
     "it reads standard input": ("produce",),
     "it connects to a second cluster": ("copy", "configs diff"),
     "it reads or writes files of this machine": (
-        *("groups export", "groups import", "acls apply", "dump-log", "export", "spark export", "spark warmup"),
+        *("groups export", "groups import", "acls apply", "dump-log", "export", "tables spark-warmup"),
         *("tables import", "tables compact"),
         *("reassign execute", "reassign status", "reassign verify", "reassign cancel", "cluster maintenance"),
         *("plan", "apply"),
@@ -94,16 +94,16 @@ NOT_OFFERED = {
         "perf consume",
         "perf latency",
         "perf produce",
-        "verify replicas",
+        "cluster verify",
         "tables profile",
         "tables verify",
     ),
     "it starts, stops or examines processes of this machine": (
-        *("broker start", "broker stop", "broker status", "broker check", "broker bundle", "zookeeper start"),
+        *("broker start", "broker stop", "broker status", "broker check", "broker bundle", "broker zookeeper-start"),
         *("cluster start", "cluster stop", "cluster status", "cluster roll"),
     ),
     "it connects to an address that is an argument": (
-        *("tls check", "metrics show", "zookeeper ls", "zookeeper get", "zookeeper stat"),
+        *("tls check", "metrics show", "broker zookeeper-ls", "broker zookeeper-get", "broker zookeeper-stat"),
     ),
     "it handles passwords or tokens": (
         *("users create", "users alter", "users delete"),

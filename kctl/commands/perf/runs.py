@@ -58,19 +58,21 @@ Client = Annotated[
 ]
 Records = Annotated[
     int | None,
-    typer.Option("--records", metavar="N", help="End after this many records.", min=1, max=RECORDS_MAX),
+    typer.Option("--num-records", metavar="N", help="End after this many records.", min=1, max=RECORDS_MAX),
 ]
 RunTime = Annotated[
     Duration | None, typer.Option("--duration", parser=Duration.within("1ms", "7d"), help="End after this time.")
 ]
 Rate = Annotated[
     int | None,
-    typer.Option("--rate", metavar="N", help="Records per second.  Default: as many as possible.", min=1, max=RATE_MAX),
+    typer.Option(
+        "--throughput", metavar="N", help="Records per second.  Default: as many as possible.", min=1, max=RATE_MAX
+    ),
 ]
 ValueSizes = Annotated[
     str,
     typer.Option(
-        "--size",
+        "--record-size",
         metavar="SIZE|A-B|A-B:WEIGHT,...",
         help="Size of the values in bytes: 1k, 100-2k (all equally likely), or several with weights: 100:9,10k:1.",
     ),
@@ -133,10 +135,7 @@ def parse_load(
     rate: int | None = None,
     default_ms: int | None,
 ) -> Load:
-    """Return the load of the options; `default_ms` is the duration without --records and --duration.
-
-    Raises UsageError.
-    """
+    """Return the load of the options; `default_ms` is the duration without any limit.  Raises UsageError."""
     duration_ms: int | None = duration
     if records is None and duration_ms is None:
         duration_ms = default_ms
@@ -159,9 +158,9 @@ def parse_sizes(text: str) -> SizeDistribution:
             ranges.append(SizeRange(parse_size(match[1]), parse_size(match[2] or match[1])))
             weights.append(parse_integer(match[3] or "1", "a weight", high=_WEIGHT_MAX))
         except UsageError as error:
-            raise UsageError(f"--size: {error}") from None
+            raise UsageError(f"--record-size: {error}") from None
     if len(ranges) > _RANGES_MAX:
-        raise UsageError(f"--size takes at most {_RANGES_MAX} ranges")
+        raise UsageError(f"--record-size takes at most {_RANGES_MAX} ranges")
     return SizeDistribution(tuple(ranges), tuple(weights))
 
 
@@ -268,9 +267,9 @@ LINGER_MS_MAX = 900_000
     "produce",
     cls=ChangingCommand,
     epilog=examples(
-        "kctl perf produce load-test --create --partitions 6 --records 1000000 --size 1k",
-        "kctl perf produce load-test --duration 60s --warmup 5s --rate 20000 --acks all --histogram --yes",
-        "kctl perf produce load-test --size 100:90,10k:10 --compression zstd --format jsonl --yes",
+        "kctl perf produce load-test --create --partitions 6 --num-records 1000000 --record-size 1k",
+        "kctl perf produce load-test --duration 60s --warmup 5s --throughput 20000 --acks all --histogram --yes",
+        "kctl perf produce load-test --record-size 100:90,10k:10 --compression zstd --format jsonl --yes",
     ),
 )
 @shows_one(ResultRow, DryRunItem)
@@ -308,8 +307,9 @@ def produce(
 ) -> ExitStatus:
     """Write test records, and measure throughput and the time until they are acknowledged.
 
-    Ends after --records or --duration, by default after 10 s, or when interrupted; the results until then are shown.
-    The values are random bytes without keys, spread over all partitions.  With --acks all the producer is idempotent.
+    Ends after --num-records or --duration, by default after 10 s, or when interrupted; the results until then are
+    shown.  The values are random bytes without keys, spread over all partitions.  With --acks all the producer is
+    idempotent.
 
     plain and jsonl have a row per --interval, then one for the total; the others have the total.  Latencies are
     accurate to 1 %.  Writing to a topic that has records asks for confirmation; without a terminal --yes is required
@@ -353,7 +353,7 @@ def produce(
     cls=ClusterCommand,
     epilog=examples(
         "kctl perf consume orders",
-        "kctl perf consume orders --records 1000000 --warmup 2s",
+        "kctl perf consume orders --num-records 1000000 --warmup 2s",
         "kctl perf consume orders --from end --duration 60s --format jsonl",
     ),
 )
@@ -374,9 +374,9 @@ def consume(
 ) -> ExitStatus:
     """Read a topic without a group, and measure the throughput.
 
-    Stops at the offsets that were the end of the topic when it started, after --records or after --duration, or when
-    interrupted; the results until then are shown.  With --from end it ends after --records or --duration, by default
-    after 10 s.
+    Stops at the offsets that were the end of the topic when it started, after --num-records or after --duration, or
+    when interrupted; the results until then are shown.  With --from end it ends after --num-records or --duration, by
+    default after 10 s.
 
     plain and jsonl have a row per --interval, then one for the total; the others have the total.
     """
@@ -409,8 +409,8 @@ def consume(
     "latency",
     cls=ChangingCommand,
     epilog=examples(
-        "kctl perf latency load-test --create --records 10000 --acks all --histogram",
-        "kctl perf latency load-test --rate 100 --duration 60s --warmup 5s --yes",
+        "kctl perf latency load-test --create --num-records 10000 --acks all --histogram",
+        "kctl perf latency load-test --throughput 100 --duration 60s --warmup 5s --yes",
     ),
 )
 @shows_one(ResultRow, DryRunItem)
@@ -438,8 +438,8 @@ def latency(
 ) -> ExitStatus:
     """Write one test record at a time and read it, and measure the time between the two.
 
-    Ends after --records or --duration, by default after 10 s, or when interrupted; the results until then are shown.
-    The records go to the partitions in turn.  Records of other producers in the topic are skipped.
+    Ends after --num-records or --duration, by default after 10 s, or when interrupted; the results until then
+    are shown.  The records go to the partitions in turn.  Records of other producers in the topic are skipped.
 
     plain and jsonl have a row per --interval, then one for the total; the others have the total.  Latencies are
     accurate to 1 %.  Writing to a topic that has records asks for confirmation; without a terminal --yes is required

@@ -70,7 +70,7 @@ BUFFERED_BYTES_MAX = 16 << 20
     cls=ChangingCommand,
     epilog=examples(
         "echo hello | kctl produce orders",
-        "kctl produce orders --key-separator : --acks all --codec zstd --file orders.txt",
+        "kctl produce orders --key-separator : --acks all --compression-codec zstd --file orders.txt",
         "kctl consume orders --format jsonl | kctl produce orders-copy --input jsonl",
         r"kctl produce orders -f '%k\t%v{base64}\n' --file orders.tsv",
         "kctl produce orders --value-schema latest --schema-registry http://127.0.0.1:8081 --file orders.jsonl",
@@ -117,7 +117,7 @@ def produce(
         Acks,
         typer.Option("--acks", help="Which replicas must acknowledge: all in-sync replicas, the leader (1), none (0)."),
     ] = "all",
-    codec: Annotated[CodecName, typer.Option("--codec", help="Compression codec of batches.")] = "none",
+    codec: Annotated[CodecName, typer.Option("--compression-codec", help="Compression codec of batches.")] = "none",
     value_schema: Annotated[
         str | None,
         typer.Option(
@@ -153,8 +153,8 @@ def produce(
     Other producers with the same id are fenced, and their open transaction is aborted.  The input must end within
     transaction.timeout.ms, which --command-config can set (60000).
 
-    --command-config may set the properties of Kafka's producer (docs/reference/client-properties.md); --acks, --codec
-    and --transactional-id take precedence.
+    --command-config may set the properties of Kafka's producer (docs/reference/client-properties.md); --acks,
+    --compression-codec and --transactional-id take precedence.
     """
     run: Invocation = ctx.obj
     run.note_unused("produce", *(["--transactional-id"] if transactional_id is not None else []))

@@ -13,7 +13,7 @@ from kctl.admin.records.conditions import parse_where
 from kctl.admin.records.selection import RecordFilter, parse_bytes, parse_header_match
 from kctl.admin.topics.offsets import find_offset_ranges, offset_ranges, resolve
 from kctl.client.consuming.positions import Position
-from kctl.client.producing.partitioners import partition_of_key
+from kctl.client.producing.partitioners import crc32_partition_of_key, partition_of_key
 from kctl.client.registry.client import RegistryClient
 from kctl.client.registry.codecs import Encoder
 from kctl.client.registry.schema import RegistrySettings, registry_settings
@@ -62,7 +62,8 @@ class SelectOptions(NamedTuple):
         bool,
         typer.Option(
             "--partition-of-key",
-            help="With --key: read only the partition that the default partitioner of producers selects for the key.",
+            help="With --key: read only the partitions that the default partitioners select for the key: of Java and"
+            " kctl (murmur2) and that of librdkafka (CRC-32).",
         ),
     ] = False
     grep: Annotated[
@@ -89,7 +90,7 @@ class SelectOptions(NamedTuple):
 
 Limit = Annotated[
     int | None,
-    typer.Option("-n", "--max-records", "--limit", metavar="N", help="Stop after N records.", max=INT64_MAX, min=0),
+    typer.Option("-n", "--max-messages", metavar="N", help="Stop after N records.", max=INT64_MAX, min=0),
 ]
 Partition = Annotated[
     Partitions | None, typer.Option("--partition", parser=Partitions, help="Only these partitions.  Default: all.")
@@ -160,7 +161,7 @@ CONTINUE_REMEDY = "'--on-truncation continue' reads on where the logs part"
 def select_partitions(
     tps: list[TopicPartition], requested: list[int] | None, key: bytes | None = None
 ) -> list[TopicPartition]:
-    """Return the requested partitions of all partitions of a topic, and of these the one of the key.
+    """Return the requested partitions of a topic, and of these those that partitioners select for the key.
 
     Raises ApiError for a partition that does not exist.
     """
@@ -169,11 +170,11 @@ def select_partitions(
         if missing:
             message = f"{tps[0].topic} has no partition {', '.join(map(str, missing))}"
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
-    of_key = None if key is None else partition_of_key(key, len(tps))
+    of_key = None if key is None else {partition_of_key(key, len(tps)), crc32_partition_of_key(key, len(tps))}
     return [
         tp
         for tp in tps
-        if (requested is None or tp.partition in requested) and (of_key is None or tp.partition == of_key)
+        if (requested is None or tp.partition in requested) and (of_key is None or tp.partition in of_key)
     ]
 
 

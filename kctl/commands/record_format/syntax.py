@@ -260,9 +260,9 @@ _REFUSED = {
     "a": "kctl does not show attributes of records; see kctl dump-log",
     "x": "kctl does not show producer ids of records; see kctl dump-log",
     "y": "kctl does not show producer epochs of records; see kctl dump-log",
-    "[": "log start offsets are in kctl offsets get",
-    "|": "last stable offsets are in kctl offsets get",
-    "]": "high watermarks are in kctl offsets get",
+    "[": "log start offsets are in kctl topics offsets",
+    "|": "last stable offsets are in kctl topics offsets",
+    "]": "high watermarks are in kctl topics offsets",
 }
 _ESCAPES = {"n": b"\n", "t": b"\t", "r": b"\r", "\\": b"\\", "0": b"\0"}
 _STRFTIME = re.compile(r"strftime(?:\[(.*?)\]|\((.*?)\)|\{(.*?)\})\}", re.DOTALL)

@@ -18,6 +18,7 @@ app = typer.Typer(
             "import": "exports",
             "compact": "exports",
             "profile": "profile",
+            "spark-warmup": "warmup",
         },
     ),
     help="Compare exports with their topics, show how far they are behind, import and compact them; profile topics.",

@@ -221,7 +221,7 @@ def verify(
     isolation: Annotated[
         Literal["read_committed", "read_uncommitted"] | None,
         typer.Option(
-            "--isolation",
+            "--isolation-level",
             help="The isolation of the export.  Default: that of a folder's export; for tables read_committed.",
         ),
     ] = None,

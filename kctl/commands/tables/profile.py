@@ -98,7 +98,7 @@ def profile(
     ] = Offset("latest"),
     isolation: Annotated[
         Literal["read_committed", "read_uncommitted"],
-        typer.Option("--isolation", help="Whether to skip aborted transactions and stop before open ones."),
+        typer.Option("--isolation-level", help="Whether to skip aborted transactions and stop before open ones."),
     ] = "read_committed",
     no_progress: Annotated[bool, typer.Option("--no-progress", help="No progress on stderr.")] = False,
 ) -> ExitStatus:

@@ -227,7 +227,9 @@ def _table(table: Table, width: int, rows: Sequence[Any], *, selected: int = -1)
     """
     texts = {column.field: [column.text(getattr(row, column.field)) for row in rows] for column in table.columns}
     columns = [
-        shown for shown in table.columns if not shown.is_rare or any(text != NOTHING for text in texts[shown.field])
+        column
+        for column in table.columns
+        if any(text != NOTHING for text in texts[column.field]) or not (rows or column.is_rare)
     ]
     natural = {
         column.field: max(map(display_width, (column.title, *texts[column.field])), default=0) for column in columns

@@ -12,12 +12,13 @@ app = typer.Typer(
         {
             "list": "list",
             "describe": "describe",
+            "offsets": "offsets",
             "create": "changes",
             "alter": "changes",
             "delete": "changes",
         },
     ),
-    help="List, describe, create, alter and delete topics.",
+    help="List, describe, create, alter and delete topics; look up offsets.",
     subcommand_metavar="VERB [ARGUMENTS] [OPTIONS]",
     add_completion=False,
 )

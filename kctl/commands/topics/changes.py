@@ -26,7 +26,7 @@ from kctl.commands.frame.command import ChangingCommand
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
-from kctl.commands.frame.options.option_types import Pair
+from kctl.commands.frame.options.option_types import Property
 from kctl.commands.frame.output.rows import known
 from kctl.commands.frame.output.shown import shows
 from kctl.commands.topics.list import selected_names
@@ -68,7 +68,7 @@ verbs = typer.Typer(add_completion=False)
     "create",
     cls=ChangingCommand,
     epilog=examples(
-        "kctl topics create orders --partitions 6 --replication-factor 3 --config retention.ms=86400000",
+        "kctl topics create orders --partitions 6 --replication-factor 3 --set retention.ms=86400000",
         "kctl topics create orders --replica-assignment 0:1,1:2,2:0",
     ),
 )
@@ -97,7 +97,9 @@ def create(
             max=INT16_MAX,
         ),
     ] = None,
-    config: Annotated[list[Pair] | None, typer.Option("--config", parser=Pair, help="Set a property.")] = None,
+    config: Annotated[
+        list[Property] | None, typer.Option("--set", parser=Property, help="Set a property, such as retention.ms=7d.")
+    ] = None,
     replica_assignment: Annotated[
         str | None,
         typer.Option(
@@ -166,7 +168,7 @@ def create(
     cls=ChangingCommand,
     epilog=examples(
         "kctl topics alter orders --partitions 12",
-        "kctl topics alter orders --config retention.ms=3600000 --delete-config cleanup.policy",
+        "kctl topics alter orders --set retention.ms=3600000 --delete-config cleanup.policy",
     ),
 )
 @shows(TopicChangeRow)
@@ -184,7 +186,9 @@ def alter(
             "--replica-assignment", metavar="B:B,...", help="Broker ids of the replicas of each added partition."
         ),
     ] = None,
-    config: Annotated[list[Pair] | None, typer.Option("--config", parser=Pair, help="Set a property.")] = None,
+    config: Annotated[
+        list[Property] | None, typer.Option("--set", parser=Property, help="Set a property, such as retention.ms=7d.")
+    ] = None,
     delete_config: Annotated[
         list[str] | None,
         typer.Option("--delete-config", metavar="NAME", help="Reset a property to its default."),
@@ -200,7 +204,7 @@ def alter(
     run: Invocation = ctx.obj
     set_ = dict(config or ())
     if partitions is None and not set_ and not delete_config:
-        raise UsageError("nothing to alter; give --partitions, --config or --delete-config")
+        raise UsageError("nothing to alter; give --partitions, --set or --delete-config")
     if replica_assignment and partitions is None:
         raise UsageError("--replica-assignment requires --partitions")
     selected = selected_names(run, names, topic_regex, expect)

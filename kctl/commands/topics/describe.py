@@ -75,7 +75,7 @@ def topic_filters(options: FilterOptions) -> TopicFilters:
         problems=frozenset(problem for problem, is_set in flags.items() if is_set),
         has_overrides=options.overrides,
         names=None if options.topic_regex is None else NamePattern("--topic-regex", options.topic_regex),
-        ids=None if options.id_ is None else NamePattern("--id", options.id_),
+        ids=None if options.id_ is None else NamePattern("--topic-id", options.id_),
     )
 
 
@@ -183,7 +183,7 @@ class PartitionRow(NamedTuple):
     epilog=examples(
         "kctl topics describe orders",
         "kctl topics describe --format json",
-        "kctl topics describe --unavailable --under-min-isr",
+        "kctl topics describe --unavailable-partitions --under-min-isr-partitions",
     ),
 )
 @shows(TopicItem)
@@ -243,12 +243,13 @@ _UNLISTED = {
 
 
 def _describe_as_kafka(run: Invocation, compat: str, names: list[str] | None, filters: TopicFilters) -> ExitStatus:
-    """Show the topics as Kafka's tool does; raise UsageError for --overrides with a filter for partitions, which it
-    refuses.
+    """Show the topics as Kafka's tool does.
+
+    Raises UsageError for --topics-with-overrides with a filter for partitions, which it refuses.
     """
     only_overridden = filters.has_overrides
     if only_overridden and filters.problems:
-        raise UsageError("--overrides with --compat cannot be combined with filters for partitions")
+        raise UsageError("--topics-with-overrides with --compat cannot be combined with filters for partitions")
     # Those of Kafka's tool include topics with a value that is set for brokers.
     filters = filters._replace(has_overrides=False)
 

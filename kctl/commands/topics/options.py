@@ -36,18 +36,21 @@ class FilterOptions(NamedTuple):
     under_replicated: Annotated[
         bool,
         typer.Option(
-            "--under-replicated",
+            "--under-replicated-partitions",
             help="Only partitions with replicas that are not in sync.",
             rich_help_panel=FILTER_PANEL,
         ),
     ] = False
     unavailable: Annotated[
-        bool, typer.Option("--unavailable", help="Only partitions without a live leader.", rich_help_panel=FILTER_PANEL)
+        bool,
+        typer.Option(
+            "--unavailable-partitions", help="Only partitions without a live leader.", rich_help_panel=FILTER_PANEL
+        ),
     ] = False
     under_min_isr: Annotated[
         bool,
         typer.Option(
-            "--under-min-isr",
+            "--under-min-isr-partitions",
             help="Only partitions with fewer in-sync replicas than min.insync.replicas.",
             rich_help_panel=FILTER_PANEL,
         ),
@@ -55,7 +58,7 @@ class FilterOptions(NamedTuple):
     at_min_isr: Annotated[
         bool,
         typer.Option(
-            "--at-min-isr",
+            "--at-min-isr-partitions",
             help="Only partitions with exactly min.insync.replicas in-sync replicas.",
             rich_help_panel=FILTER_PANEL,
         ),
@@ -63,14 +66,16 @@ class FilterOptions(NamedTuple):
     overrides: Annotated[
         bool,
         typer.Option(
-            "--overrides", help="Only topics that have properties of their own.", rich_help_panel=FILTER_PANEL
+            "--topics-with-overrides",
+            help="Only topics that have properties of their own.",
+            rich_help_panel=FILTER_PANEL,
         ),
     ] = False
     topic_regex: TopicRegex = None
     id_: Annotated[
         str | None,
         typer.Option(
-            "--id",
+            "--topic-id",
             metavar="RE",
             help="Only topics whose id matches this regular expression as a whole; an id matches itself.",
             rich_help_panel=FILTER_PANEL,

@@ -5,7 +5,7 @@ timestamp after the last record gets offset -1.  Partitions listed twice get INV
 watermark has not reached the start of its epoch responds with OFFSET_NOT_AVAILABLE (KIP-207): the high watermark of the
 previous leader may have been larger, and its readers would go back.
 
-Replica id -2 is that of a debugging consumer, such as `kctl verify replicas`: followers respond as well, and the latest
+Replica id -2 is that of a debugging consumer, such as `kctl cluster verify`: followers respond as well, and the latest
 offset is the end of the log of this replica.
 
 A search by timestamp that has to read many records continues in a thread (requests/record_work).

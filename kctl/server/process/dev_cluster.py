@@ -294,7 +294,7 @@ class DevCluster:
             os.close(fd)
             raise KctlError(f"zookeeper: port {port} of {LOOPBACK}, which the cluster has chosen for it, is in use")
         try:
-            command = [*module_command("kctl"), "zookeeper", "start", "--port", str(port)]
+            command = [*module_command("kctl"), "broker", "zookeeper-start", "--port", str(port)]
             command += ["--data-dir", str(self.path / "zookeeper"), "--log-format", log_format]
             command += [] if stop_with is None else ["--stop-with", str(stop_with)]
             with self._output_path.open("ab") as output:

@@ -90,7 +90,7 @@ JVM_DEATH_TIMEOUT_S = 5
 """How long to wait for the exit status of a JVM that no longer responds."""
 
 JVM_FLAGS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-APP_NAME = "kctl spark export"
+APP_NAME = "kctl export"
 IO_ENCRYPTION = "spark.io.encryption.enabled"
 LOCAL_ATTEMPTS = 4
 """Attempts of a task on a local master if its worker process crashes; other masters use spark.task.maxFailures."""

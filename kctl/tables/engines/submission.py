@@ -106,7 +106,7 @@ def make_archive() -> Path:
         option = f"-XX:ArchiveClassesAtExit={unfinished}"
         with running_spark(
             SparkSettings("local[1]"),
-            name="kctl spark warmup",
+            name="kctl tables spark-warmup",
             class_archive_option=option,
             end_timeout_s=ARCHIVE_TIMEOUT_S,
         ) as spark:

@@ -1,4 +1,4 @@
-"""A run of `kctl export` or `kctl spark export`: complete an interrupted batch, plan new records, execute, commit.
+"""A run of `kctl export`: complete an interrupted batch, plan new records, execute, commit.
 
 The order ensures exactly-once: lock, read the commit log, compare it with the files, complete the pending plan if there
 is one, query the cluster, start the engine, write the new plan, run its tasks, write its commit.  After a crash between

@@ -97,9 +97,7 @@ def measured(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
         producer.produce("orders", b"hello")
         assert producer.flush(30) == 0
         kctl("consume", "orders", "--from", "start", "--until", "end", *at)
-        kctl(
-            "groups", "reset-offsets", "readers", "--topic", "orders", "--to-earliest", "--execute", "--no-backup", *at
-        )
+        kctl("groups", "reset-offsets", "readers", "--topic", "orders", "--to-earliest", "--yes", "--no-backup", *at)
         # The first scrape: later ones within METRICS_LAG_CACHE_MS share its collection of lag.
         probe.wait_until(lambda: 'consumergroup="readers"' in one.get(), what="lag", timeout_s=60)
         probe.wait_until(
@@ -159,7 +157,7 @@ def name_of(metric: str, dialect: Dialect) -> str:
 
 def test_a_refused_record_without_a_key_is_counted(measured: Measured) -> None:
     at = ("--bootstrap-server", measured.broker.bootstrap)
-    kctl("topics", "create", "compacted", "--config", "cleanup.policy=compact", *at)
+    kctl("topics", "create", "compacted", "--set", "cleanup.policy=compact", *at)
     errors = []
     producer = Producer({"bootstrap.servers": measured.broker.bootstrap})
     producer.produce("compacted", b"value", on_delivery=lambda error, _: errors.append(error and error.name()))

@@ -126,7 +126,7 @@ def process(environment: dict[str, str]) -> Kctl:
 def topic(request: pytest.FixtureRequest, kctl: Kctl) -> str:
     """A topic of three partitions, named after the test, that keeps records of any age."""
     name = "".join(character if character.isalnum() else "-" for character in request.node.name)[:200]
-    assert kctl(f"topics create {name} --partitions 3 --config retention.ms=-1").status == 0
+    assert kctl(f"topics create {name} --partitions 3 --set retention.ms=-1").status == 0
     return name
 
 

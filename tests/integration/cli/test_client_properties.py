@@ -165,7 +165,7 @@ ROWS: dict[str, list[Row]] = {
             lambda _, sent: {request.isolation_level for request in sent.of(FetchRequest)} == {0},
         ),
         Row(
-            f"{READ} --isolation read_committed",
+            f"{READ} --isolation-level read_committed",
             "read_uncommitted",
             lambda _, sent: {request.isolation_level for request in sent.of(FetchRequest)} == {1},
         ),
@@ -228,7 +228,7 @@ ROWS: dict[str, list[Row]] = {
         Row(WRITE, "1", lambda _, sent: {request.acks for request in sent.of(ProduceRequest)} == {1}),
         Row(WRITE, "1", lambda _, sent: not sent.of(InitProducerIdRequest)),
         Row(f"{WRITE} --acks all", "1", lambda _, sent: {request.acks for request in sent.of(ProduceRequest)} == {-1}),
-        Row(PERF := "perf produce target --records 5 --client kctl --yes", "0", lambda _, sent: acks(sent) == {0}),
+        Row(PERF := "perf produce target --num-records 5 --client kctl --yes", "0", lambda _, sent: acks(sent) == {0}),
         Row(COPY, "1", lambda ran, _: ran.status == 2 and "requires acks=all" in ran.err),
     ],
     "enable.idempotence": [

@@ -15,16 +15,21 @@ from tests.peers import probe
 def test_health_reports_partitions_under_min_isr(operate: Kctl) -> None:
     assert operate("topics create strict --replica-assignment 0:1").status == 0
     assert operate("cluster health --wait 30s").status == 0
-    assert operate("topics describe --under-replicated --unavailable --under-min-isr").status == 0
+    assert (
+        operate(
+            "topics describe --under-replicated-partitions --unavailable-partitions --under-min-isr-partitions"
+        ).status
+        == 0
+    )
     assert operate("configs alter topic strict --set min.insync.replicas=3").status == 0
 
     ran = operate("cluster health --format json")
     assert (ran.status, ran.document["healthy"], ran.document["brokers"]) == (3, False, 3)
     (reason,) = ran.document["reasons"]
     assert (reason["problem"], reason["topic"], reason["partition"]) == ("under min ISR", "strict", 0)
-    described = operate("topics describe --under-min-isr")
+    described = operate("topics describe --under-min-isr-partitions")
     assert (described.status, [row[0] for row in described.rows]) == (3, ["strict"])
-    assert operate("topics describe --under-replicated").rows == []
+    assert operate("topics describe --under-replicated-partitions").rows == []
     assert operate("topics delete strict --yes").status == 0
 
 
@@ -49,7 +54,7 @@ def test_killed_broker_leaves_and_the_cluster_restarts(operate: Kctl, three_brok
     assert again.status == 0
     pids = {row[0]: row[3] for row in again.rows}
     assert {name for name, pid in pids.items() if pid != rows[name][3]} == {victim[0]}
-    assert operate("topics describe --unavailable").status == 0
+    assert operate("topics describe --unavailable-partitions").status == 0
     # A new leader has the offsets of its followers only after they have fetched from it.
     claim = lambda: [row[4] for row in operate("consume lasting").rows] == ["still here"]  # noqa: E731
     probe.wait_until(claim, what="the record", timeout_s=TIMEOUT_S)

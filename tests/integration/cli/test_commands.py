@@ -15,7 +15,7 @@ from tests.peers.markers import wait_for_markers
 
 
 def test_topics_are_created_described_altered_and_deleted(kctl: Kctl) -> None:
-    created = kctl("topics create birth --partitions 2 --config retention.ms=1000 --format json")
+    created = kctl("topics create birth --partitions 2 --set retention.ms=1000 --format json")
     assert (created.status, created.document[0]["status"]) == (0, "created")
     again = kctl("topics create birth")
     assert (again.status, again.rows[0][4]) == (1, "TOPIC_ALREADY_EXISTS")
@@ -28,7 +28,7 @@ def test_topics_are_created_described_altered_and_deleted(kctl: Kctl) -> None:
     assert [partition["leader"] for partition in item["partitions"]] == [0, 0]
 
     assert kctl("topics alter birth --partitions 4 --dry-run").status == 0
-    altered = kctl("topics alter birth --partitions 4 --config cleanup.policy=compact --delete-config retention.ms")
+    altered = kctl("topics alter birth --partitions 4 --set cleanup.policy=compact --delete-config retention.ms")
     assert [row[3] for row in altered.rows] == ["properties altered", "partitions added"]
     (item,) = kctl("topics describe birth --format json").document
     assert (item["partition_count"], "retention.ms" in item["configs"]) == (4, False)
@@ -45,8 +45,8 @@ def test_topics_are_created_described_altered_and_deleted(kctl: Kctl) -> None:
     [
         ("topics create bad,name", "INVALID_TOPIC_EXCEPTION"),
         ("topics create refused --replication-factor 7", "INVALID_REPLICATION_FACTOR"),
-        ("topics create refused --config no.such.property=1", "INVALID_CONFIG"),
-        ("topics create refused --config retention.ms=soon", "INVALID_CONFIG"),
+        ("topics create refused --set no.such.property=1", "INVALID_CONFIG"),
+        ("topics create refused --set retention.ms=soon", "INVALID_CONFIG"),
         ("topics create refused --replica-assignment 0:0", "INVALID_REPLICA_ASSIGNMENT"),
         ("topics alter no-such-topic --partitions 3", "UNKNOWN_TOPIC_OR_PARTITION"),
     ],
@@ -61,7 +61,7 @@ def test_refusals_have_kafkas_error_names(kctl: Kctl, line: str, error: str) -> 
 def test_produced_records_are_consumed(kctl: Kctl, topic: str, codec: str) -> None:
     lines = [f"key-{number}:{hashlib.sha256(b'%d' % number).hexdigest()}" for number in range(2_000)]
     produced = kctl(
-        f"produce {topic} --key-separator : --codec {codec} --format jsonl", stdin="\n".join(lines).encode()
+        f"produce {topic} --key-separator : --compression-codec {codec} --format jsonl", stdin="\n".join(lines).encode()
     )
     assert produced.status == 0
     assert len(produced.out.splitlines()) == 2_000
@@ -85,7 +85,7 @@ def test_records_survive_a_copy(kctl: Kctl, topic: str, bootstrap: str) -> None:
         producer.send(topic, key=None, value=b"", partition=1, timestamp_ms=1_700_000_000_001)
         headers = [("h", b"\xfe"), ("h", b"")]
         producer.send(topic, key=b"\xff", value=bytes(range(256)), headers=headers, partition=2, timestamp_ms=5)
-    assert kctl(f"topics create {topic}-copy --partitions 3 --config retention.ms=-1").status == 0
+    assert kctl(f"topics create {topic}-copy --partitions 3 --set retention.ms=-1").status == 0
     lines = kctl(f"consume {topic} --format jsonl").out
     assert kctl(f"produce {topic}-copy --input jsonl", stdin=lines.encode()).status == 0
     copied = _records(bootstrap, f"{topic}-copy")
@@ -115,9 +115,9 @@ def test_offsets_are_selected_by_time(kctl: Kctl, topic: str) -> None:
     kctl(f"produce {topic} --input jsonl", stdin=lines.encode())
     ran = kctl(f"consume {topic} --from @2023-11-14T22:13:23Z --until @2023-11-14T22:13:25.5Z")
     assert [row[4] for row in ran.rows] == ["v3", "v4", "v5"]
-    (row,) = kctl(f"offsets get {topic} --partition 1 --time @1700000007 --format json").document
+    (row,) = kctl(f"topics offsets {topic} --partition 1 --time @1700000007 --format json").document
     assert (row["offset"], row["timestamp_ms"]) == (7, 1_700_000_007_000)
-    assert [row[2] for row in kctl(f"offsets get {topic}").rows] == ["0", "10", "0"]
+    assert [row[2] for row in kctl(f"topics offsets {topic}").rows] == ["0", "10", "0"]
 
 
 def test_groups_are_listed_described_reset_and_deleted(kctl: Kctl, topic: str, bootstrap: str) -> None:
@@ -178,5 +178,5 @@ def test_read_committed_hides_aborted_records(kctl: Kctl, topic: str, bootstrap:
             (producer.commit_transaction if ends_well else producer.abort_transaction)()
     wait_for_markers(bootstrap, topic)
     assert [row[4] for row in kctl(f"consume {topic}").rows] == ["kept", "kept too"]
-    uncommitted = kctl(f"consume {topic} --isolation read_uncommitted").rows
+    uncommitted = kctl(f"consume {topic} --isolation-level read_uncommitted").rows
     assert [row[4] for row in uncommitted] == ["kept", "dropped", "kept too"]

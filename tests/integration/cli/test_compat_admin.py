@@ -40,8 +40,8 @@ def test_compat_output_equals_that_of_kafkas_tools(kctl: Kctl, bootstrap: str, c
     assert differing == []
     assert kctl(f"topics create {made}-2 --compat {compat}").out == created.replace(made, f"{made}-2")
     assert kctl(f"topics delete {made} {made}-2 --yes").status == 0
-    assert kctl("configs alter broker default --delete log.retention.ms").status == 0
-    assert kctl("configs alter broker 0 --delete log.cleaner.threads").status == 0
+    assert kctl("configs alter broker default --delete-config log.retention.ms").status == 0
+    assert kctl("configs alter broker 0 --delete-config log.cleaner.threads").status == 0
 
 
 def create_topics(kctl: Kctl, names: list[str]) -> None:
@@ -65,13 +65,13 @@ def topic_lines(compat: str, prefix: str, names: list[str]) -> list[tuple[str, l
         (f"topics describe {every}", [topics, "--describe", "--topic", f"{prefix}.*"]),
         (f"topics describe {first}", [topics, "--describe", "--topic", first]),
         (
-            f"topics describe {every} --unavailable",
+            f"topics describe {every} --unavailable-partitions",
             [topics, "--describe", "--unavailable-partitions", "--topic", f"{prefix}.*"],
         ),
-        (f"offsets get {first}", [offset_shell, "--topic", first, "--time", "-1"]),
-        (f"offsets get {first} --time earliest", [offset_shell, "--topic", first, "--time", "-2"]),
-        (f"offsets get {first} --time @{LATER_MS}", [offset_shell, "--topic", first, "--time", LATER_MS]),
-        (f"offsets get {first} --partition 0,3", [offset_shell, "--topic", first, "--partitions", "0,3"]),
+        (f"topics offsets {first}", [offset_shell, "--topic", first, "--time", "-1"]),
+        (f"topics offsets {first} --time earliest", [offset_shell, "--topic", first, "--time", "-2"]),
+        (f"topics offsets {first} --time @{LATER_MS}", [offset_shell, "--topic", first, "--time", LATER_MS]),
+        (f"topics offsets {first} --partition 0,3", [offset_shell, "--topic", first, "--partitions", "0,3"]),
     ]
 
 

@@ -18,7 +18,7 @@ def configs(operate: Kctl, line: str) -> dict[str, Any]:
 
 
 def test_properties_of_a_topic_are_described_and_altered(operate: Kctl) -> None:
-    assert operate("topics create tuned --config retention.ms=1000").status == 0
+    assert operate("topics create tuned --set retention.ms=1000").status == 0
     line = "configs alter topic tuned --set retention.ms=2000 --append cleanup.policy=compact"
     assert [row[6] for row in operate(f"{line} --dry-run").rows] == ["would be altered"] * 2
     assert configs(operate, "topic tuned")["retention.ms"]["value"] == "1000"
@@ -38,7 +38,7 @@ def test_properties_of_a_topic_are_described_and_altered(operate: Kctl) -> None:
     ]
     assert "segment.bytes" in configs(operate, "topic tuned --all")
 
-    line = "configs alter topic tuned --delete retention.ms --subtract cleanup.policy=delete"
+    line = "configs alter topic tuned --delete-config retention.ms --subtract cleanup.policy=delete"
     assert [row[4:6] for row in operate(line).rows] == [["delete,compact", "compact"], ["2000", "-"]]
     refused = operate("configs alter topic tuned --set retention.ms=soon")
     assert (refused.status, refused.rows[0][7] in {"INVALID_CONFIG", "INVALID_REQUEST"}) == (1, True)
@@ -61,8 +61,8 @@ def test_properties_of_brokers_are_described_and_altered(operate: Kctl) -> None:
     expected = [("1000001", [default, "DEFAULT_CONFIG"]), ("1000002", [own, default, "DEFAULT_CONFIG"])]
     probe.wait_until(lambda: reported() == expected, what="the new values", timeout_s=TIMEOUT_S)
     assert configs(operate, "broker default").keys() == {name}
-    assert operate(f"configs alter broker 1 --delete {name}").rows[0][4:6] == ["1000002", "1000001"]
-    assert operate(f"configs alter broker default --delete {name}").status == 0
+    assert operate(f"configs alter broker 1 --delete-config {name}").rows[0][4:6] == ["1000002", "1000001"]
+    assert operate(f"configs alter broker default --delete-config {name}").status == 0
     refused = operate("configs alter broker 1 --set broker.id=7")
     assert (refused.status, refused.rows[0][7] in {"INVALID_CONFIG", "INVALID_REQUEST"}) == (1, True)
 
@@ -117,7 +117,7 @@ def test_a_changed_advertised_address_is_in_the_metadata_of_all_brokers(operate:
         lambda: all(hosts(server) == wanted for server in servers), what="the new address", timeout_s=TIMEOUT_S
     )
     assert operate("topics create advertised --partitions 3 --replication-factor 3").status == 0
-    assert operate("configs alter broker 1 --delete advertised.listeners").status == 0
+    assert operate("configs alter broker 1 --delete-config advertised.listeners").status == 0
     probe.wait_until(
         lambda: all(hosts(server) == before for server in servers), what="the former address", timeout_s=TIMEOUT_S
     )

@@ -22,7 +22,7 @@ def test_property_is_set_described_and_removed(kctl: Kctl, type_: str, name: str
     assert config["value"] == value
     assert config["source"].startswith("DYNAMIC_")
     assert kctl(f"configs describe {type_} --format json").document == [item]
-    assert kctl(f"configs alter {type_} of-kafka-4 --delete {name}").status == 0
+    assert kctl(f"configs alter {type_} of-kafka-4 --delete-config {name}").status == 0
 
 
 def test_plan_of_kafka_4_has_no_difference_after_apply(kctl: Kctl, tmp_path: Path) -> None:

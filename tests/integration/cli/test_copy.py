@@ -46,7 +46,7 @@ def records_of(kctl: Kctl, topic: str) -> list[tuple[object, ...]]:
 
 def test_a_key_is_found_in_five_minutes_and_replayed_in_transactions(kctl: Kctl, topic: str, bootstrap: str) -> None:
     replay = f"{topic}-replay"
-    assert kctl(f"topics create {replay} --partitions 2 --config retention.ms=-1").status == 0
+    assert kctl(f"topics create {replay} --partitions 2 --set retention.ms=-1").status == 0
     assert kctl(f"produce {topic} --input jsonl", stdin=lines_of(range(RECORDS))).status == 0
     begin, end = TEN_O_CLOCK_MS + 60_000, TEN_O_CLOCK_MS + 360_000
     selection = f"--from @{begin} --until @{end} --key c7 --record-header trace"
@@ -60,7 +60,7 @@ def test_a_key_is_found_in_five_minutes_and_replayed_in_transactions(kctl: Kctl,
         ran = kctl(f"copy {topic} {replay} {options} --format json")
         assert (ran.status, sum(row["copied"] for row in ran.document)) == (0, copied), ran.err
         wait_for_markers(bootstrap, replay)
-    replayed = kctl(f"consume {replay} --format jsonl --isolation read_committed").out.splitlines()
+    replayed = kctl(f"consume {replay} --format jsonl --isolation-level read_committed").out.splitlines()
     fields = ("timestamp_ms", "key", "value", "headers")
     originals = found.out.splitlines()
     assert [[json.loads(line)[name] for name in fields] for line in replayed] == [
@@ -71,10 +71,10 @@ def test_a_key_is_found_in_five_minutes_and_replayed_in_transactions(kctl: Kctl,
 @ON_OURS
 def test_an_interrupted_copy_is_continued_exactly_once(kctl: Kctl, topic: str, bootstrap: str) -> None:
     target = f"{topic}-copy"
-    assert kctl(f"topics create {target} --partitions 3 --config retention.ms=-1").status == 0
+    assert kctl(f"topics create {target} --partitions 3 --set retention.ms=-1").status == 0
     assert kctl(f"produce {topic} --input jsonl", stdin=lines_of(range(RECORDS))).status == 0
     group = f"{topic}-readers"
-    assert kctl(f"groups reset-offsets {group} --topic {topic} --to-offset {GROUP_OFFSET} --execute").status == 0
+    assert kctl(f"groups reset-offsets {group} --topic {topic} --to-offset {GROUP_OFFSET} --yes").status == 0
     words = ["copy", topic, target, "--resume-group", target, "--transactional-id", target, "--groups", group]
     command = [sys.executable, "-m", "kctl", *words, "--rate", "40k"]
     environment = os.environ | {"KCTL_BOOTSTRAP_SERVER": bootstrap}

@@ -84,7 +84,7 @@ def test_markers_and_aborted_records_are_not_left_to_read(kctl: Kctl, bootstrap:
     producer.flush(TIMEOUT_S)
     (row, _) = lag_of(kctl, topic)
     assert (row["lag"], row["log_end_offset"]) == (1, 11)
-    (row, _) = lag_of(kctl, topic, "--isolation read_committed")
+    (row, _) = lag_of(kctl, topic, "--isolation-level read_committed")
     assert (row["lag"], row["log_end_offset"]) == (0, 10)
     producer.abort_transaction(TIMEOUT_S)
 

@@ -51,8 +51,8 @@ def read(topic: str, kctl: Kctl) -> str:
     """A topic with ten records each in partitions 0 and 1, and a group of the same name at offsets 4 and 9."""
     for partition in (0, 1):
         kctl(f"produce {topic} --partition {partition}", stdin=b"x\n" * 10)
-    assert kctl(f"groups reset-offsets {topic} --topic {topic}:0 --to-offset 4 --execute").status == 0
-    assert kctl(f"groups reset-offsets {topic} --topic {topic}:1 --to-offset 9 --execute").status == 0
+    assert kctl(f"groups reset-offsets {topic} --topic {topic}:0 --to-offset 4 --yes").status == 0
+    assert kctl(f"groups reset-offsets {topic} --topic {topic}:1 --to-offset 9 --yes").status == 0
     return topic
 
 
@@ -68,15 +68,15 @@ def test_a_reset_is_undone_from_its_backup_and_from_the_history(kctl: Kctl, read
     before = kctl(f"groups history {read} --format json").document
     assert sorted((row["partition"], row["offset"]) for row in before) == [(0, 4), (1, 9)]
     first_time_ms = max(row["time_ms"] for row in before)
-    assert kctl(f"groups reset-offsets {read} --topic {read} --to-earliest --execute").status == 0
+    assert kctl(f"groups reset-offsets {read} --topic {read} --to-earliest --yes").status == 0
     assert committed(kctl, read)[:2] == [("0", "0"), ("1", "0")]
-    assert kctl(f"groups restore {read} --execute").status == 0
+    assert kctl(f"groups restore {read} --yes").status == 0
     assert committed(kctl, read)[:2] == [("0", "4"), ("1", "9")]
     assert kctl(f"groups delete {read} --yes --no-backup").status == 0
     changes = kctl(f"groups history {read} --format json").document
     deleted = {row["partition"] for row in changes if row["change"] == "deleted"}
     assert deleted == {0, 1, 2}
-    restored = kctl(f"groups restore {read} --at {first_time_ms} --execute")
+    restored = kctl(f"groups restore {read} --at {first_time_ms} --yes")
     assert [row[2:5] for row in restored.rows] == [["0", "-", "4"], ["1", "-", "9"]], restored.err
     assert committed(kctl, read) == [("0", "4"), ("1", "9")]
 
@@ -85,7 +85,7 @@ def test_a_reset_is_undone_from_its_backup_and_from_the_history(kctl: Kctl, read
 def test_records_are_deleted(kctl: Kctl, read: str) -> None:
     ran = kctl(f"records delete {read}:0,1 --before-offset 6 --yes --format json")
     assert [(row["offsets"], row["low_watermark"], row["error"]) for row in ran.document] == [(6, 6, None)] * 2
-    earliest = kctl(f"offsets get {read} --time earliest --partition 0,1")
+    earliest = kctl(f"topics offsets {read} --time earliest --partition 0,1")
     assert [row[2] for row in earliest.rows] == ["6", "6"]
 
 
@@ -104,18 +104,18 @@ def test_offsets_are_reset_and_restored(kctl: Kctl, read: str, tmp_path: Path) -
         ("--by-duration PT1H", "0"),
         ("--to-datetime 2100-01-01T00:00:00.000", "10"),
     ):
-        assert kctl(f"groups reset-offsets {read} --topic {read}:0 {scenario} --execute").status == 0
+        assert kctl(f"groups reset-offsets {read} --topic {read}:0 {scenario} --yes").status == 0
         assert committed(kctl, read)[0] == ("0", expected), scenario
     file = tmp_path / "saved.csv"
     file.write_text(saved.out)
-    assert kctl(f"groups reset-offsets {read} --from-file {file} --execute").status == 0
+    assert kctl(f"groups reset-offsets {read} --from-file {file} --yes").status == 0
     assert committed(kctl, read) == [("0", "4"), ("1", "9")]
 
 
 @pytest.mark.parametrize("bootstrap", [*BROKERS, KAFKA_4], indirect=True)
 def test_active_group_keeps_its_offsets(kctl: Kctl, read: str, bootstrap: str) -> None:
     with consuming(read, bootstrap):
-        ran = kctl(f"groups reset-offsets {read} --topic {read} --to-earliest --execute")
+        ran = kctl(f"groups reset-offsets {read} --topic {read} --to-earliest --yes")
         assert (ran.status, ran.out) == (5, "")
         assert "is active (Stable) with reader" in ran.err
         (row,) = kctl(f"groups members {read}").rows
@@ -167,7 +167,7 @@ def test_kafkas_tool_prints_the_same(
     file.write_text(ours[1])
     kafka(["--from-file", file, "--execute"])
     assert committed(kctl, read)[0] == ("0", "0")
-    assert kctl(f"groups reset-offsets {read} --from-file {file} --execute").status == 0
+    assert kctl(f"groups reset-offsets {read} --from-file {file} --yes").status == 0
 
 
 @pytest.mark.parametrize("bootstrap", BROKERS_THAT_TELL_TRANSACTIONS, indirect=True)
@@ -180,7 +180,7 @@ def test_transactions_are_listed_and_described(kctl: Kctl, topic: str, bootstrap
     assert [topic, "Ongoing"] in [[row[0], row[3]] for row in kctl("transactions list --state Ongoing").rows]
     (item,) = kctl(f"transactions describe {topic} --format json").document
     assert (item["state"], item["partitions"]) == ("Ongoing", [{"topic": topic, "partitions": [0]}])
-    (row,) = kctl(f"producers describe {topic} --open").rows
+    (row,) = kctl(f"transactions describe-producers {topic} --open").rows
     assert row[:2] + row[7:] == [topic, "0", str(start), "-", "-"]
     assert kctl(f"transactions find-hanging --topic {topic} --idle 1ms").status == 0
     assert kctl(f"transactions abort {topic}:0 --start-offset {start} --yes").status == 5
@@ -248,7 +248,7 @@ def test_formatters_print_the_same_as_kafkas(
     for formatter in ("offsets", "group-metadata", "transactions"):
         internal = internal_topic(formatter)
         where = f"--partition {records_about(kctl, read, formatter)[0]['partition']}"
-        options = f"{where} --isolation read_uncommitted"
+        options = f"{where} --isolation-level read_uncommitted"
         count = len(kctl(f"consume {internal} {options} --format jsonl").out.splitlines())
         args = ["--bootstrap-server", bootstrap, "--topic", internal, *where.split(), "--offset", "earliest"]
         args += ["--formatter", FORMATTERS[formatter, compat]]

@@ -110,7 +110,7 @@ def test_offsets_are_reset_for_empty_groups_only(kctl: Kctl, topic: str, join: J
     come_to_rest(kctl, topic, member)
     member.commit(offsets=[TopicPartition(topic, 0, 4), TopicPartition(topic, 1, 9)], asynchronous=False)
     reset = f"groups reset-offsets {topic} --topic {topic}:0 --to-offset 7"
-    for how in ("--dry-run", "--execute"):
+    for how in ("--dry-run", "--yes"):
         ran = kctl(f"{reset} {how}")
         assert (ran.status, ran.out) == (5, "")
         assert f"group '{topic}' is active (Stable) with " in ran.err
@@ -121,7 +121,7 @@ def test_offsets_are_reset_for_empty_groups_only(kctl: Kctl, topic: str, join: J
     member.close()
     item = described(kctl, topic)
     assert (item["type"], item["state"], item["members"]) == ("consumer", "Empty", [])
-    assert kctl(f"{reset} --execute").rows[0][3:7] == ["4", "7", "3", "reset"]
+    assert kctl(f"{reset} --yes").rows[0][3:7] == ["4", "7", "3", "reset"]
     assert kctl(f"groups delete-offsets {topic} --topic {topic}:1 --yes").status == 0
     assert [row[2:6] for row in kctl(f"groups describe {topic}").rows] == [["0", "7", "10", "3"]]
     assert kctl(f"groups delete {topic} --yes").status == 0
@@ -138,7 +138,7 @@ def test_share_group_is_named_with_its_tool(kctl: Kctl, topic: str, bootstrap: s
         verb, _, more = line.partition(" ")
         ran = kctl(f"groups {verb} {topic} {more}")
         assert (ran.status, "kafka-share-groups.sh" in ran.rows[0][-1]) == (1, True)
-    ran = kctl(f"groups reset-offsets {topic} --topic {topic} --to-earliest --execute")
+    ran = kctl(f"groups reset-offsets {topic} --topic {topic} --to-earliest --yes")
     assert (ran.status, f"{topic}: This is a share group" in ran.err) == (1, True)
     ran = kctl("groups describe --all")
     assert f"group '{topic}' is left out: it is a share group" in ran.err

@@ -38,7 +38,7 @@ def groups(topic: str, kctl: Kctl, bootstrap: str) -> Iterator[list[str]]:
         (few, f"--topic {topic}:0,2 --topic {other}:0,2"),
         (many, f"--topic {topic} --topic {other}"),
     ):
-        assert kctl(f"groups reset-offsets {group} {scope} --to-earliest --execute").status == 0
+        assert kctl(f"groups reset-offsets {group} {scope} --to-earliest --yes").status == 0
     common = {
         "bootstrap.servers": bootstrap,
         "broker.address.family": "v4",

@@ -79,7 +79,7 @@ def filled(broker: TwoDirs, topic: str) -> str:
     assert broker.run(f"topics create {topic} --partitions 2").status == 0
     for index in range(2):
         values = b"".join(b"%06d %s\n" % (number, b"x" * 1000) for number in range(RECORDS))
-        assert broker.run(f"produce {topic} --codec none --partition {index}", stdin=values).status == 0
+        assert broker.run(f"produce {topic} --compression-codec none --partition {index}", stdin=values).status == 0
     return topic
 
 
@@ -170,7 +170,7 @@ def test_a_running_move_is_described_and_ends_in_the_requested_directory(broker:
     assert broker.places(topic) == before
 
     assert broker.run(f"reassign execute {option}").status == 0
-    assert broker.run(f"configs alter broker 0 --delete {THROTTLE}").status == 0
+    assert broker.run(f"configs alter broker 0 --delete-config {THROTTLE}").status == 0
     probe.wait_until(lambda: broker.run(f"reassign verify {option}").status == 0, what="moved", timeout_s=TIMEOUT_S)
     assert broker.places(topic) == before | target
     kafka = tool("ReassignPartitionsCommand", broker, *option.split(), "--verify", "--preserve-throttles")

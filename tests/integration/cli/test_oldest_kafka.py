@@ -32,11 +32,11 @@ def kctl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kctl]:
         ("cluster health", []),
         ("consume orders", [["1", "0", "one"], ["1", "1", "two"]]),
         ("consume orders --group readers -n 1", [["1", "0", "one"]]),
-        ("offsets get orders --partition 1", [["orders", "1", "2"]]),
-        ("groups reset-offsets billing --topic orders:1 --to-latest --execute", [["billing", "orders", "2"]]),
+        ("topics offsets orders --partition 1", [["orders", "1", "2"]]),
+        ("groups reset-offsets billing --topic orders:1 --to-latest --yes", [["billing", "orders", "2"]]),
         ("groups describe billing", [["billing", "orders", "1", "2", "0"]]),
         ("configs describe broker 0 --property broker.id", [["broker", "0", "broker.id", "STATIC_BROKER_CONFIG"]]),
-        ("topics alter orders --config retention.ms=3600000", [["orders", "properties altered"]]),
+        ("topics alter orders --set retention.ms=3600000", [["orders", "properties altered"]]),
         ("configs describe topic orders --property retention.ms", [["3600000", "DYNAMIC_TOPIC_CONFIG"]]),
         ("configs alter topic orders --append cleanup.policy=compact", [["delete,compact", "altered"]]),
     ],
@@ -62,7 +62,7 @@ def test_command_works_with_the_oldest_kafka(kctl: Kctl, line: str, expected: li
         ("transactions list", "does not support ListTransactions, which needs Kafka 3.0 or newer"),
         ("transactions describe x", "does not support DescribeTransactions, which needs Kafka 3.0 or newer"),
         ("transactions find-hanging", "does not support DescribeProducers, which needs Kafka 2.8 or newer"),
-        ("producers describe orders", "does not support DescribeProducers, which needs Kafka 2.8 or newer"),
+        ("transactions describe-producers x", "does not support DescribeProducers, which needs Kafka 2.8 or newer"),
     ])  # fmt: skip
 def test_command_names_the_kafka_version_it_needs(kctl: Kctl, line: str, complaint: str) -> None:
     ran = kctl(line)

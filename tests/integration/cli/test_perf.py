@@ -19,7 +19,8 @@ EACH_CLIENT = pytest.mark.parametrize("client", CLIENTS)
 
 @EACH_CLIENT
 def test_what_is_produced_is_consumed(kctl: Kctl, topic: str, client: str) -> None:
-    line = f"perf produce {topic} --records 2000 --size 10-200 --compression lz4 --client {client} --format jsonl"
+    load = "--num-records 2000 --record-size 10-200 --compression lz4"
+    line = f"perf produce {topic} {load} --client {client} --format jsonl"
     ran = kctl(f"{line} --histogram --interval 100ms")
     rows = [json.loads(line) for line in ran.out.splitlines()]
     total = rows[-1]
@@ -28,17 +29,17 @@ def test_what_is_produced_is_consumed(kctl: Kctl, topic: str, client: str) -> No
     assert 0 < total["p50_ms"] <= total["p95_ms"] <= total["p99_ms"] <= total["p999_ms"] <= total["max_ms"]
     assert sum(bucket["records"] for bucket in total["histogram"]) == 2000
     assert {row["kind"] for row in rows[:-1]} <= {"interval"}
-    assert sum(int(row[2]) for row in kctl(f"offsets get {topic}").rows) == 2000
+    assert sum(int(row[2]) for row in kctl(f"topics offsets {topic}").rows) == 2000
     for reader in CLIENTS:
         read = kctl(f"perf consume {topic} --client {reader} --format json").document
         assert (read["records"], read["bytes"], read["p50_ms"]) == (2000, total["bytes"], None)
-    assert kctl(f"perf consume {topic} --client {client} --records 700 --format json").document["records"] == 700
+    assert kctl(f"perf consume {topic} --client {client} --num-records 700 --format json").document["records"] == 700
 
 
 @EACH_CLIENT
 def test_round_trips_are_measured(kctl: Kctl, topic: str, client: str) -> None:
     kctl(f"produce {topic}", stdin=b"a record of another program\n")
-    line = f"perf latency {topic} --records 20 --client {client} --format json"
+    line = f"perf latency {topic} --num-records 20 --client {client} --format json"
     assert kctl(line).status == 5
     total = kctl(f"{line} --yes").document
     assert (total["records"], total["bytes"]) == (20, 2000)
@@ -48,7 +49,7 @@ def test_round_trips_are_measured(kctl: Kctl, topic: str, client: str) -> None:
 @ON_OURS
 @EACH_CLIENT
 def test_interrupted_run_shows_what_was_measured(bootstrap: str, kctl: Kctl, topic: str, client: str) -> None:
-    line = f"perf produce {topic} --duration 600s --rate 500 --interval 100ms --format jsonl --client {client}"
+    line = f"perf produce {topic} --duration 600s --throughput 500 --interval 100ms --format jsonl --client {client}"
     for number, status in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
         command = [sys.executable, "-m", "kctl", *line.split(), "--yes", "--bootstrap-server", bootstrap]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
@@ -64,24 +65,24 @@ def test_interrupted_run_shows_what_was_measured(bootstrap: str, kctl: Kctl, top
 @ON_OURS
 def test_topic_is_created_on_request_only(kctl: Kctl) -> None:
     name = "perf-created"
-    refused = kctl(f"perf produce {name} --records 1")
+    refused = kctl(f"perf produce {name} --num-records 1")
     assert (refused.status, "add --create" in refused.err) == (1, True)
-    tried = kctl(f"perf produce {name} --records 1 --create --partitions 2 --dry-run --format json").document
+    tried = kctl(f"perf produce {name} --num-records 1 --create --partitions 2 --dry-run --format json").document
     assert (tried["status"], tried["partitions"]) == ("would be created", 2)
     assert kctl("topics list").out.find(name) == -1
-    assert kctl(f"perf produce {name} --records 1 --create --partitions 2").status == 0
-    assert len(kctl(f"offsets get {name}").rows) == 2
+    assert kctl(f"perf produce {name} --num-records 1 --create --partitions 2").status == 0
+    assert len(kctl(f"topics offsets {name}").rows) == 2
     assert kctl(f"perf produce {name} --dry-run --format json").document["records_in_topic"] == 1
-    assert kctl(f"perf produce {name} --records 1").status == 5
-    assert kctl(f"perf produce {name} --records 1 --partitions 2").status == 2
+    assert kctl(f"perf produce {name} --num-records 1").status == 5
+    assert kctl(f"perf produce {name} --num-records 1 --partitions 2").status == 2
 
 
 @ON_OURS
 @EACH_CLIENT
 def test_records_that_are_refused_are_counted(kctl: Kctl, client: str) -> None:
     name = f"perf-small-{client}"
-    assert kctl(f"topics create {name} --config max.message.bytes=1000").status == 0
-    ran = kctl(f"perf produce {name} --records 3 --size 5000 --batch-size 1 --client {client} --format json")
+    assert kctl(f"topics create {name} --set max.message.bytes=1000").status == 0
+    ran = kctl(f"perf produce {name} --num-records 3 --record-size 5000 --batch-size 1 --client {client} --format json")
     assert (ran.status, ran.document["records"], ran.document["errors"]) == (1, 0, 3)
     assert "3 records were not written" in ran.err
 
@@ -90,7 +91,7 @@ def test_records_that_are_refused_are_counted(kctl: Kctl, client: str) -> None:
 def test_values_are_taken_from_a_file(kctl: Kctl, topic: str, tmp_path: Path) -> None:
     file = tmp_path / "values"
     file.write_bytes(b"one\ntwo\n")
-    assert kctl(f"perf produce {topic} --records 50 --payload-file {file}").status == 0
+    assert kctl(f"perf produce {topic} --num-records 50 --payload-file {file}").status == 0
     values = {
         json.loads(line)["value"] for line in kctl(f"consume {topic} --until end --format jsonl").out.splitlines()
     }

@@ -44,7 +44,7 @@ def open_transaction(kctl: Kctl, bootstrap: str, topic: str, tmp_path: Path) -> 
 
 
 def values(kctl: Kctl, topic: str, isolation: str = "read_committed") -> list[str]:
-    return [row[4] for row in kctl(f"consume {topic} --isolation {isolation}").rows]
+    return [row[4] for row in kctl(f"consume {topic} --isolation-level {isolation}").rows]
 
 
 def test_whole_input_is_committed_or_nothing(kctl: Kctl, topic: str, bootstrap: str) -> None:
@@ -63,7 +63,7 @@ def test_whole_input_is_committed_or_nothing(kctl: Kctl, topic: str, bootstrap: 
 
 @ON_OURS
 def test_refused_record_aborts_the_transaction(kctl: Kctl, topic: str, bootstrap: str) -> None:
-    assert kctl(f"topics alter {topic} --config max.message.bytes=100000").status == 0
+    assert kctl(f"topics alter {topic} --set max.message.bytes=100000").status == 0
     refused = kctl(
         f"produce {topic} --transactional-id {topic} --partition 0 --format json",
         stdin=b"good\n" * 9_000 + b"x" * 200_000 + b"\n",

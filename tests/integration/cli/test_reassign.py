@@ -22,7 +22,7 @@ TIMEOUT_S = 60
 
 def filled(operate: Kctl, name: str, assignment: str, *, kilobytes: int) -> str:
     assert operate(f"topics create {name} --replica-assignment {assignment}").status == 0
-    produced = operate(f"produce {name} --codec none --partition 0", stdin=(RECORD + b"\n") * kilobytes)
+    produced = operate(f"produce {name} --compression-codec none --partition 0", stdin=(RECORD + b"\n") * kilobytes)
     assert produced.status == 0, produced.err
     return name
 
@@ -64,7 +64,7 @@ def test_throttled_move_restores_the_previous_settings(operate: Kctl) -> None:
     probe.wait_until(lambda: throttles(operate, topic) == before, what="throttles as before", timeout_s=TIMEOUT_S)
     assert operate(f"reassign verify {topic}:0=1,2").status == 0
     assert operate(f"reassign verify {topic}:0=0,2").status == 1
-    assert operate(f"configs alter broker 1 --delete {RATE}").status == 0
+    assert operate(f"configs alter broker 1 --delete-config {RATE}").status == 0
 
 
 def test_throttle_of_a_move_without_wait_is_removed_by_verify(operate: Kctl) -> None:
@@ -124,7 +124,10 @@ def test_running_move_is_printed_as_by_kafkas_tool(operate: Kctl, three_brokers:
     # Kafka's tool has set its throttle before; kctl leaves it unchanged.
     assert throttles(operate, topic)[f"{topic} follower.replication.throttled.replicas"] == "0:2"
     assert (
-        operate(f"configs alter broker 0 1 2 --delete {RATE} --delete {RATE.replace('leader', 'follower')}").status == 0
+        operate(
+            f"configs alter broker 0 1 2 --delete-config {RATE} --delete-config {RATE.replace('leader', 'follower')}"
+        ).status
+        == 0
     )
 
 

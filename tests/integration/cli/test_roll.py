@@ -242,7 +242,7 @@ def test_first_failure_ends_the_rolling_restart(
 
 
 def test_partitions_without_another_replica_need_a_confirmation(operate: Kctl, cluster: ThreeBrokers) -> None:
-    assert operate("topics create alone --replica-assignment 0 --config min.insync.replicas=1").status == 0
+    assert operate("topics create alone --replica-assignment 0 --set min.insync.replicas=1").status == 0
     assert operate("cluster health --wait 60s").status == 0
     refused = operate(f"cluster roll --data-dir {cluster.folder} --yes")
     assert refused.status == 5

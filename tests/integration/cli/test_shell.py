@@ -41,14 +41,14 @@ CHANGES = [
     "produce orders --input jsonl --file {records}",
     "groups delete billing --yes --no-backup",
     "groups delete-offsets billing --topic orders --yes --no-backup",
-    "groups reset-offsets billing --topic orders --to-earliest --execute --no-backup",
-    "groups import {offsets} --execute --no-backup",
-    "groups restore billing --backup {offsets} --execute --no-backup",
+    "groups reset-offsets billing --topic orders --to-earliest --yes --no-backup",
+    "groups import {offsets} --yes --no-backup",
+    "groups restore billing --backup {offsets} --yes --no-backup",
     "transactions abort orders:0 --producer-id 4000 --producer-epoch 7 --coordinator-epoch 3 --yes --force",
-    "streams reset billing --input-topic orders --yes",
+    "groups reset-streams billing --input-topic orders --yes",
     "records delete orders:0 --before-offset 1 --yes",
-    "perf produce events --records 10 --client kctl --create --yes",
-    "perf latency events --records 10 --client kctl --yes",
+    "perf produce events --num-records 10 --client kctl --create --yes",
+    "perf latency events --num-records 10 --client kctl --yes",
     "elect --unclean --topic orders --partition 0 --yes",
     "configs alter topic orders --set retention.ms=7",
     "apply {plan} --yes",
@@ -67,7 +67,7 @@ CHANGES = [
 CHANGES_OF_TWO_REQUESTS = [
     "apply {plan} --yes",
     "acls apply {acls} --delete --yes",
-    "topics alter orders --partitions 9 --config retention.ms=8 --yes",
+    "topics alter orders --partitions 9 --set retention.ms=8 --yes",
 ]
 """Each sends one that is made before another."""
 CHANGES_ELSEWHERE = {
@@ -105,9 +105,9 @@ UNKNOWN = [
     ),
     *("groups restore billing --backup {offsets} --topic orders --topic nope", "groups import {offsets} --topic nope"),
     "groups reset-offsets billing --topic nope --to-earliest --dry-run",
-    *("offsets get nope", "offsets get orders --partition 9"),
+    *("topics offsets nope", "topics offsets orders --partition 9"),
     *("records delete nope --before-offset 1 --yes", "records delete orders:9 --before-offset 1 --yes"),
-    *("perf produce nope --records 1 --client kctl --yes", "perf consume nope --records 1 --client kctl"),
+    *("perf produce nope --num-records 1 --client kctl --yes", "perf consume nope --num-records 1 --client kctl"),
     *("cluster log-dirs --broker 9", "cluster log-dirs --topic nope"),
     *("cluster maintenance on 9", "cluster maintenance off 9"),
     "cluster roll --brokers 9 --dry-run --restart-command true",
@@ -115,11 +115,11 @@ UNKNOWN = [
     *("reassign plan-disks 9", "reassign plan-disks --topic nope", "reassign cancel nope:0"),
     *("reassign execute nope:0=0", "reassign status nope:0=0", "reassign verify nope:0=0"),
     *("elect --preferred --topic nope", "elect --preferred --topic orders --partition 9"),
-    *("verify replicas --topic nope", "transactions describe nope", "transactions find-hanging --topic nope"),
-    *("producers describe nope", "transactions abort nope:0 --start-offset 0 --yes"),
+    *("cluster verify --topic nope", "transactions describe nope", "transactions find-hanging --topic nope"),
+    *("transactions describe-producers nope", "transactions abort nope:0 --start-offset 0 --yes"),
     *("users alter nope --password-file {password}", "users delete nope --yes", "users list nope"),
     *("loggers list --broker 9", "loggers set kafka.controller=DEBUG --broker 9", "metrics show --broker 9"),
-    "streams reset nope --input-topic nope --yes",
+    "groups reset-streams nope --input-topic nope --yes",
 ]
 """Each names a topic, partition, group, user or broker that does not exist, which only the cluster knows."""
 SIGNALS = [(signal.SIGINT, 130), (signal.SIGTERM, 143)]

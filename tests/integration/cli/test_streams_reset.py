@@ -1,4 +1,4 @@
-"""`kctl streams reset` does what Kafka's own tool does to an application with the same topics and offsets."""
+"""`kctl groups reset-streams` does what Kafka's own tool does to an application with the same topics and offsets."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def application(kctl: Kctl, name: str) -> None:
     for topic in (*INTERNAL, "output"):
         assert kctl(f"topics create {name}-{topic} --partitions 1").status == 0
     scope = f"--topic {name}-in --topic {name}-through:0"
-    assert kctl(f"groups reset-offsets {name} {scope} --to-offset 4 --execute --no-backup").status == 0
+    assert kctl(f"groups reset-offsets {name} {scope} --to-offset 4 --yes --no-backup").status == 0
 
 
 def state_of(kctl: Kctl, name: str) -> tuple[list[str], list[list[str]]]:
@@ -47,7 +47,7 @@ def test_reset_leaves_what_kafkas_tool_leaves(kctl: Kctl, bootstrap: str) -> Non
     for name in (ours, theirs):
         application(kctl, name)
     before = state_of(kctl, ours)
-    line = f"streams reset {ours} --input-topic {ours}-in --intermediate-topic {ours}-through"
+    line = f"groups reset-streams {ours} --input-topic {ours}-in --intermediate-topic {ours}-through"
     shown = kctl(line)
     assert (shown.status, "repeat with --yes" in shown.err) == (0, True)
     assert shown.rows == [
@@ -83,7 +83,7 @@ def test_reset_leaves_what_kafkas_tool_leaves(kctl: Kctl, bootstrap: str) -> Non
 def test_reset_to_another_offset_and_of_one_internal_topic(kctl: Kctl) -> None:
     name = "streams-partial"
     application(kctl, name)
-    line = f"streams reset {name} --input-topic {name}-in --shift-by -1 --internal-topic {name}-{INTERNAL[0]}"
+    line = f"groups reset-streams {name} --input-topic {name}-in --shift-by -1 --internal-topic {name}-{INTERNAL[0]}"
     assert kctl(f"{line} --yes").status == 0
     wait_until_deleted(kctl, name, INTERNAL[0])
     topics, offsets = state_of(kctl, name)
@@ -100,7 +100,7 @@ def test_nothing_is_done_if_a_topic_is_wrong(kctl: Kctl) -> None:
         (f"--input-topic {name}-nosuch", "UNKNOWN_TOPIC_OR_PARTITION"),
         (f"--input-topic {name}-in --internal-topic {name}-output", "INVALID_TOPIC_EXCEPTION"),
     ):
-        ran = kctl(f"streams reset {name} {line} --yes")
+        ran = kctl(f"groups reset-streams {name} {line} --yes")
         assert (ran.status, code in {row[6] for row in ran.rows}) == (1, True)
     for line in (
         f"--input-topic {name}-in --intermediate-topic {name}-in",
@@ -108,7 +108,7 @@ def test_nothing_is_done_if_a_topic_is_wrong(kctl: Kctl) -> None:
         "--to-latest",
         f"--input-topic {name}-in --yes --dry-run",
     ):
-        assert kctl(f"streams reset {name} {line}").status == 2
+        assert kctl(f"groups reset-streams {name} {line}").status == 2
     assert state_of(kctl, name) == before
 
 
@@ -120,6 +120,6 @@ def test_application_with_members_is_refused(
     claim = lambda: [topic, "Stable"] in [row[:2] for row in kctl("groups list").rows]  # noqa: E731
     probe.wait_until(claim, what="a member", timeout_s=TIMEOUT_S)
     for how in ("", "--yes"):
-        ran = kctl(f"streams reset {topic} --input-topic {topic} {how}")
+        ran = kctl(f"groups reset-streams {topic} --input-topic {topic} {how}")
         assert (ran.status, "stop the members first" in ran.err) == (5, True)
     readers[0].end(signal.SIGINT)

@@ -112,7 +112,7 @@ def test_lost_records_are_reported_and_nothing_is_skipped(brokers: Brokers, tmp_
 
     # Broker 0 has the internal topics, because it is alone when they are created.
     assert kctl("topics create copies --partitions 1").status == 0
-    assert kctl("groups reset-offsets first --topic copies --to-offset 0 --execute").status == 0
+    assert kctl("groups reset-offsets first --topic copies --to-offset 0 --yes").status == 0
     brokers.start(1)
     brokers.start(2)
     assert kctl("topics create orders --replica-assignment 1:2").status == 0

@@ -1,4 +1,4 @@
-"""`kctl verify replicas` on three brokers, ours and Apache Kafka's, of which one holds a damaged replica."""
+"""`kctl cluster verify` on three brokers, ours and Apache Kafka's, of which one holds a damaged replica."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def written(operate: Kctl, topic: str, *, options: str = "") -> None:
 
 
 def verified(operate: Kctl, topic: str) -> dict[str, object]:
-    (row,) = operate(f"verify replicas --topic {topic} --format json").document
+    (row,) = operate(f"cluster verify --topic {topic} --format json").document
     return dict(row)
 
 
@@ -53,7 +53,7 @@ def test_damaged_replica_is_found(operate: Kctl, three_brokers: ThreeBrokers) ->
     assert (row["replicas"], row["from_offset"], row["bytes"], row["max_lag"]) == ([1, 0, 2], 0, size, 0)
     assert (row["status"], row["held"]) == ("identical", [])
     change_a_byte(log_of(three_brokers, 2, "compared"), b"value-17")
-    ran = operate("verify replicas --topic compared --format jsonl")  # ends at the difference
+    ran = operate("cluster verify --topic compared --format jsonl")  # ends at the difference
     assert ran.status == 3
     row = verified(operate, "compared")
     assert (row["status"], row["to_offset"], row["offset"]) == ("different", 10, 10)
@@ -82,7 +82,7 @@ def test_damaged_replica_of_a_compacted_topic_is_found(operate: Kctl, three_brok
 @ON_OUR_THREE
 def test_records_after_a_pass_are_compared_in_the_next(operate: Kctl, three_brokers: ThreeBrokers) -> None:
     written(operate, "followed")
-    line = f"verify replicas --topic followed --interval 100ms --bootstrap-server {three_brokers.bootstrap}"
+    line = f"cluster verify --topic followed --interval 100ms --bootstrap-server {three_brokers.bootstrap}"
     command = [sys.executable, "-m", "kctl", *line.split(), "--format", "jsonl"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
         assert running.stdout is not None
@@ -98,7 +98,7 @@ def test_records_after_a_pass_are_compared_in_the_next(operate: Kctl, three_brok
 
 @ON_OUR_THREE
 def test_unknown_topics_and_formats_are_refused(operate: Kctl) -> None:
-    ran = operate("verify replicas --topic nosuch")
+    ran = operate("cluster verify --topic nosuch")
     assert (ran.status, "nosuch" in ran.err) == (1, True)
-    assert operate("verify replicas --interval 1s --format json").status == 2
-    assert operate("verify replicas --interval 0s").status == 2
+    assert operate("cluster verify --interval 1s --format json").status == 2
+    assert operate("cluster verify --interval 0s").status == 2

@@ -1,4 +1,4 @@
-"""`kctl api-versions`, `features` and `metadata-quorum`, on clusters with ZooKeeper and with KRaft."""
+"""`kctl cluster api-versions`, `features` and `cluster quorum`, on clusters with ZooKeeper and with KRaft."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ ELR = "eligible.leader.replicas.version"
 
 
 def test_api_versions_of_a_broker(kctl: Kctl) -> None:
-    ran = kctl("api-versions --format json")
+    ran = kctl("cluster api-versions --format json")
     assert ran.status == 0
     apis = {row["api"]: row for row in ran.document}
     fetch = apis["Fetch"]
     (broker,) = fetch["brokers"]
     assert broker["min"] <= fetch["usable"] == min(broker["max"], fetch["kctl_max"]) <= broker["max"]
     assert not any(row["differs"] for row in ran.document)
-    assert kctl("api-versions --differing").out == ""
+    assert kctl("cluster api-versions --differing").out == ""
     assert ["1", "Fetch", f"{broker['min']}-{broker['max']}", "0-12", str(fetch["usable"]), "-"] in kctl(
-        "api-versions"
+        "cluster api-versions"
     ).rows
 
 
 def test_cluster_on_zookeeper_has_no_quorum_and_no_features(kctl: Kctl) -> None:
-    ran = kctl("metadata-quorum describe --format json")
+    ran = kctl("cluster quorum --format json")
     assert (ran.status, ran.document["error"]["code"]) == (1, "UNSUPPORTED_VERSION")
     assert "its metadata is in ZooKeeper" in ran.document["error"]["message"]
     assert (kctl("features describe").status, kctl("features describe").out) == (0, "")
@@ -43,7 +43,7 @@ def test_cluster_on_zookeeper_has_no_quorum_and_no_features(kctl: Kctl) -> None:
 
 @ON_KAFKA_4
 def test_no_api_of_kafka_4_is_unknown(kctl: Kctl) -> None:
-    assert not [row for row in kctl("api-versions").rows if row[1].startswith("unknown")]
+    assert not [row for row in kctl("cluster api-versions").rows if row[1].startswith("unknown")]
 
 
 @ON_KAFKA_4
@@ -61,11 +61,11 @@ def test_features_are_those_of_kafkas_tool(kctl: Kctl, bootstrap: str) -> None:
         levels = [rows[name][key] for key in ("supported_min", "supported_max", "finalized")]
         text = metadata_version_name if name == "metadata.version" else str
         assert [low, high, level] == [text(level) for level in levels]
-    quorum = kctl("metadata-quorum describe --format json").document
+    quorum = kctl("cluster quorum --format json").document
     assert f"LeaderId:               {quorum['leader_id']}\n" in status
     assert f"LeaderEpoch:            {quorum['leader_epoch']}\n" in status
     assert (quorum["max_follower_lag"], quorum["voters"]) == (0, [0])
-    (leader,) = kctl("metadata-quorum describe --replication --format json").document
+    (leader,) = kctl("cluster quorum --replication --format json").document
     assert (leader["node"], leader["role"], leader["lag"]) == (0, "Leader", 0)
     assert f'"endpoints": ["{leader["endpoints"][0]}"]' in status
 
@@ -74,8 +74,8 @@ GOLDEN = Path(__file__).parents[2] / "golden" / "output" / "kafka-4"
 LINES = {
     "features-describe": "features describe",
     "features-downgrade": "features downgrade --feature eligible.leader.replicas.version=0 --dry-run",
-    "metadata-quorum-describe": "metadata-quorum describe",
-    "metadata-quorum-replication": "metadata-quorum describe --replication",
+    "metadata-quorum-describe": "cluster quorum",
+    "metadata-quorum-replication": "cluster quorum --replication",
 }
 
 

@@ -65,7 +65,7 @@ def test_a_throttled_move_waits_and_completes_without_the_throttle(racks: Racks,
     racks.run(f"reassign execute {topic}:0=1")
     assert_is_held_back(racks, topic, other)
 
-    racks.run(f"configs alter broker {SIDES[side]} --delete {rate(side)}")
+    racks.run(f"configs alter broker {SIDES[side]} --delete-config {rate(side)}")
     racks.until("the move is complete", lambda: racks.partition(topic) == (1, [1], {1}))
     racks.until("no throttle", lambda: rates(racks) == {})
 
@@ -85,7 +85,7 @@ def test_kctl_sets_an_effective_throttle_and_raises_it(racks: Racks) -> None:
     racks.run(f"reassign verify {move}")
     racks.until("the throttle of before", lambda: rates(racks) == {rate(side): "1" for side in SIDES})
     for side, broker in SIDES.items():
-        racks.run(f"configs alter broker {broker} --delete {rate(side)}")
+        racks.run(f"configs alter broker {broker} --delete-config {rate(side)}")
     racks.until("no throttle", lambda: rates(racks) == {})
 
 

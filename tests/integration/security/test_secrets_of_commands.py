@@ -51,7 +51,7 @@ COMMANDS = (
     "users list",
     "topics describe none",
     "tokens describe",
-    "api-versions",
+    "cluster api-versions",
     "acls list",
 )
 TOOLS: dict[str, dict[str, object]] = {

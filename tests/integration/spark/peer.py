@@ -26,7 +26,7 @@ TIMEOUT_S = 60
 RUN_TIMEOUT_S = 250
 """A start of Spark takes ten seconds of processor time, and a busy machine may give it a tenth of a core."""
 
-ENGINES = {"local": ("export", "--processes", "2"), "spark": ("spark", "export", "--master", "local[2]")}
+ENGINES = {"local": ("export", "--processes", "2"), "spark": ("export", "--engine", "spark", "--master", "local[2]")}
 """The command of each engine."""
 
 Row = tuple[int, int, bytes | None, bytes | None, int, tuple[tuple[str, bytes | None], ...]]
@@ -170,14 +170,14 @@ def export(topic: Topic, folder: Path | str, *options: str) -> dict[str, Any]:
 
 
 def write_archive(cache: Path) -> Path:
-    """Runs `kctl spark warmup` with this cache; returns the path of the archive that it prints.
+    """Runs `kctl tables spark-warmup` with this cache; returns the path of the archive that it prints.
 
     On a loaded machine writing the archive takes longer than any export waits for the end of the JVM.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(cache))
         patch.setattr(session, "JVM_END_TIMEOUT_S", 0.001)
-        status, printed, output = run_engine("local", "spark", "warmup", "--format", "json")
+        status, printed, output = run_engine("local", "tables", "spark-warmup", "--format", "json")
     assert status == 0, output
     return Path(json.loads(printed)["archive"])
 

@@ -1,4 +1,4 @@
-"""`kctl export` and `kctl spark export` end to end: a real broker, a real producer, files read back by pyarrow."""
+"""`kctl export` with both engines end to end: a real broker, a real producer, files read back by pyarrow."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def test_aborted_transactions_are_left_out_unless_requested(
     committed = export(topic, tmp_path / "committed", "--include-headers")
     assert_exact(topic, tmp_path / "committed")
     assert committed["partitions"][0]["end"] == 122  # both markers count as offsets
-    everything = export(topic, tmp_path / "everything", "--isolation", "read_uncommitted")
+    everything = export(topic, tmp_path / "everything", "--isolation-level", "read_uncommitted")
     assert everything["records"] == 120
 
 

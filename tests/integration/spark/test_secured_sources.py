@@ -120,7 +120,7 @@ def test_an_export_over_tls_with_scram_is_exact(
     assert (first[0], second[0]) == (0, 0), first[2] + second[2]
     assert f"{RECORDS * 2 // 3} records" in first[2]
     verify = ["tables", "verify", "orders", str(tmp_path / "lake"), "--command-config", str(source.config)]
-    assert main([*verify, "--isolation", "read_committed", "--format", "json"]) == 0
+    assert main([*verify, "--isolation-level", "read_committed", "--format", "json"]) == 0
     compared = json.loads(capfd.readouterr().out)
     assert {row["status"] for row in compared} == {"equal"}
     assert sum(row["table_records"] for row in compared) == RECORDS * 2 // 3

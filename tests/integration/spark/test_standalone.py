@@ -99,7 +99,18 @@ sys.exit(main(sys.argv[1:]))
 def export_with_short_timeouts(config: Path, target: Path, cluster: SparkCluster, memory: str = "512m") -> list[str]:
     properties = {"spark.pyspark.python": sys.executable, "spark.executor.memory": memory}
     return [
-        *(sys.executable, "-c", IMPATIENT, "spark", "export", "orders", "--to", str(target), "--no-progress"),
+        *(
+            sys.executable,
+            "-c",
+            IMPATIENT,
+            "export",
+            "--engine",
+            "spark",
+            "orders",
+            "--to",
+            str(target),
+            "--no-progress",
+        ),
         *("--command-config", str(config), "--master", cluster.master, "--target-file-size", "32k"),
         *(word for name, value in properties.items() for word in ("--conf", f"{name}={value}")),
     ]
@@ -139,7 +150,19 @@ def test_a_killed_worker_loses_no_record_and_no_secret_is_shown(
         "spark.driver.extraJavaOptions": JVM_FLAGS,
     }
     command = [
-        *(sys.executable, "-m", "kctl", "spark", "export", "orders", "--to", str(target), "--format", "json"),
+        *(
+            sys.executable,
+            "-m",
+            "kctl",
+            "export",
+            "--engine",
+            "spark",
+            "orders",
+            "--to",
+            str(target),
+            "--format",
+            "json",
+        ),
         *("--command-config", str(client_properties), "--master", cluster.master, "--target-file-size", "32k"),
         *(word for name, value in properties.items() for word in ("--conf", f"{name}={value}")),
     ]

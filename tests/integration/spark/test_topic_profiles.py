@@ -42,7 +42,7 @@ def test_committed_records_of_a_range_are_profiled(
     assert [key["records"] for key in found["keys"]["top"]] == [80] * 5
     assert [(field["field"], field["values"]) for field in found["values"]["fields"]] == [("n", 300)]
 
-    uncommitted = json.loads(profile("--format", "json", "--isolation", "read_uncommitted"))
+    uncommitted = json.loads(profile("--format", "json", "--isolation-level", "read_uncommitted"))
     assert uncommitted["records"] == 410
     part = json.loads(profile("--format", "json", "--partitions", "1", "--from", "50", "--until", "60"))
     assert [(partition["start"], partition["end"], partition["records"]) for partition in part["partitions"]] == [

@@ -41,7 +41,7 @@ def zero_pages(folder: Path) -> None:
 def test_start_on_a_damaged_database_is_one_line_and_status_1(tmp_path: Path) -> None:
     asyncio.run(filled(tmp_path))
     zero_pages(tmp_path)
-    command = [sys.executable, "-m", "kctl", "zookeeper", "start", "--data-dir", str(tmp_path), "--port", "0"]
+    command = [sys.executable, "-m", "kctl", "broker", "zookeeper-start", "--data-dir", str(tmp_path), "--port", "0"]
     ended = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
     assert ended.returncode == 1
     (line,) = ended.stderr.splitlines()

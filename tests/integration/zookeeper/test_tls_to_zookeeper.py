@@ -75,15 +75,15 @@ def test_broker_uses_tls_and_protects_its_znodes(
         config = tmp_path / "zookeeper.properties"
         config.write_text(format_properties(ensemble.properties()))
         own = ["--zookeeper", ensemble.secure, "--zk-tls-config-file", str(config)]
-        assert main(["zookeeper", "get", "/cluster/id", *own]) == 0
+        assert main(["broker", "zookeeper-get", "/cluster/id", *own]) == 0
         assert json.loads(capsys.readouterr().out)["version"] == "1"
         # Without the certificate: what is readable can be read, what is private cannot.
         anyone = ["--zookeeper", ensemble.plain]
-        assert main(["zookeeper", "get", "/cluster/id", *anyone]) == 0
+        assert main(["broker", "zookeeper-get", "/cluster/id", *anyone]) == 0
         capsys.readouterr()
-        assert main(["zookeeper", "get", "/config/users", *anyone]) == 1
+        assert main(["broker", "zookeeper-get", "/config/users", *anyone]) == 1
         assert "/config/users" in capsys.readouterr().err
-        assert main(["zookeeper", "ls", "/config/users", *own]) == 0
+        assert main(["broker", "zookeeper-ls", "/config/users", *own]) == 0
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_wrong_settings_are_refused_with_their_names(
     config = tmp_path / "zookeeper.properties"
     config.write_text(format_properties(properties).replace("OTHER_AUTHORITY", str(unauthenticated.pem)))
     options = ["--zookeeper", ensemble.secure, "--zk-tls-config-file", str(config)]
-    assert main(["zookeeper", "get", "/zookeeper", *options]) in (2, 4)
+    assert main(["broker", "zookeeper-get", "/zookeeper", *options]) in (2, 4)
     message = capsys.readouterr().err
     assert text in message
     assert "wrong-password" not in message
@@ -116,7 +116,10 @@ def test_host_name_that_the_certificate_lacks_is_refused(
     config = tmp_path / "zookeeper.properties"
     config.write_text(format_properties(ensemble.properties()))
     address = ensemble.secure.replace("localhost", "127.0.0.1")
-    assert main(["zookeeper", "get", "/zookeeper", "--zookeeper", address, "--zk-tls-config-file", str(config)]) == 4
+    assert (
+        main(["broker", "zookeeper-get", "/zookeeper", "--zookeeper", address, "--zk-tls-config-file", str(config)])
+        == 4
+    )
     assert "IP address mismatch" in capsys.readouterr().err
 
 
@@ -138,7 +141,7 @@ def test_a_server_with_a_wrong_certificate_is_refused(
         threading.Thread(target=server.serve_forever, daemon=True).start()
         address = f"localhost:{server.server_address[1]}"
         words = ["--zookeeper", address, "--zk-tls-config-file", str(config)]
-        assert main(["zookeeper", "get", "/zookeeper", *words]) == 4
+        assert main(["broker", "zookeeper-get", "/zookeeper", *words]) == 4
         server.shutdown()
     assert reason in capsys.readouterr().err
 
@@ -152,5 +155,5 @@ def test_the_ensemble_refuses_a_client_of_an_unknown_authority(
         format_properties({**ensemble.properties(), "zookeeper.ssl.keystore.location": str(other_certificate.pkcs12)})
     )
     words = ["--zookeeper", ensemble.secure, "--zk-tls-config-file", str(config)]
-    assert main(["zookeeper", "get", "/zookeeper", *words]) == 4
+    assert main(["broker", "zookeeper-get", "/zookeeper", *words]) == 4
     assert "zookeeper.ssl.keystore.location" in capsys.readouterr().err

@@ -96,3 +96,13 @@ def test_error_about_a_missing_api_names_the_kafka_version_that_has_it() -> None
     assert newer - {"DescribeQuorum", "SaslAuthenticate", "DescribeCluster"} == set(SINCE)
     with pytest.raises(ApiError, match=r"does not support DescribeClientQuotas, which needs Kafka 2\.6 or newer"):
         BrokerVersions({}).highest(DescribeClientQuotasRequest)
+
+
+def test_kraft_controller_is_told_from_an_old_broker() -> None:
+    """A controller serves Vote (52) and no Metadata (3); a broker of Kafka 0.10 Metadata up to version 2."""
+    for ranges, is_controller in (
+        ({1: (0, 17), 18: (0, 4), 52: (0, 1)}, True),
+        ({3: (0, 2), 18: (0, 0)}, False),
+        ({3: (0, 13), 18: (0, 4), 55: (0, 2)}, False),
+    ):
+        assert BrokerVersions(ranges).is_controller == is_controller, ranges

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kctl.client.connections.asyncio_transport import AsyncioTransport
+from kctl.client.connections.asyncio_transport import AsyncioTransport, reason_of
 from kctl.client.connections.blocking_transport import BlockingTransport, run_blocking
 from kctl.client.connections.transport import Connection, ConnectionLost, Transport
 from kctl.errors import ApiError, ErrorCode, MalformedRequest
@@ -249,3 +249,18 @@ def test_the_blocking_transport_refuses_to_wait_for_an_event_loop() -> None:
 
     with pytest.raises(AssertionError, match="waited for an event loop"):
         run_blocking(work())
+
+
+@for_rows(
+    "error",
+    [
+        OSError(111, "Connect call failed ('127.0.0.1', 1)"),
+        OSError(  # of a name with two addresses, as asyncio raises it
+            "Multiple exceptions: [Errno 111] Connect call failed ('::1', 1, 0, 0), "
+            "[Errno 111] Connect call failed ('127.0.0.1', 1)"
+        ),
+        ConnectionRefusedError(111, "Connection refused"),
+    ],
+)
+def test_refused_connection_has_the_text_of_the_system(error: OSError) -> None:
+    assert reason_of(error) == "connection refused"

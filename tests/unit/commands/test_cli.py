@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import array
+import fcntl
 import json
 import os
+import pty
 import re
 import signal
 import subprocess
 import sys
+import termios
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +22,15 @@ import pytest
 import kctl.cli
 from kctl import __version__
 from kctl.commands.frame.exit_status import ExitStatus, Refused, Terminated
+from kctl.commands.frame.help.text import common_options
 from kctl.commands.frame.lazy_group import Member
-from kctl.commands.frame.options.parameters import metavar_of, name_of
+from kctl.commands.frame.options.parameters import flags_of, metavar_of, name_of
 from kctl.commands.frame.root import NOUNS, all_commands
 from kctl.errors import ApiError, ClusterUnreachable, ConfigError, ErrorCode, UsageError
 from kctl.model import TopicPartition
 from kctl.protocol.apis.list_offsets import ListOffsetsRequest
 from kctl.protocol.apis.metadata import MetadataRequest
+from tests.peers.probe import wait_until
 from tests.peers.ran import Ran
 from tests.rows import for_rows
 from tests.unit.client.fake_cluster import FakeCluster, FakeGroup
@@ -41,11 +48,16 @@ def test_version_is_printed_on_stdout(kctl: Kctl) -> None:
 def test_requested_help_is_on_stdout(kctl: Kctl, line: str) -> None:
     ran = kctl(line)
     assert (ran.status, ran.err) == (0, "")
-    assert all(f"  {noun} " in ran.out for noun in kctl_nouns())
+    assert len(ran.out.splitlines()) == 15
+    assert all(re.search(rf"[ ,]{noun}[,\n]", ran.out) for noun in NOUNS)
 
 
-def kctl_nouns() -> list[str]:
-    return list(NOUNS)
+@pytest.mark.parametrize("line", ["--help --all", "help --all", "--all -h"])
+def test_whole_help_has_nouns_common_options_and_exit_statuses(kctl: Kctl, line: str) -> None:
+    text = kctl(line).out
+    assert all(f"  {noun} " in text for noun in NOUNS)
+    assert all(f"  {int(status)} " in text for status in ExitStatus)
+    assert all(f"{max(flags_of(param), key=len)}" in text for param in common_options())
 
 
 @pytest.mark.parametrize("line", ["", "topics", "--format json topics"])
@@ -55,16 +67,12 @@ def test_help_after_an_incomplete_command_line_is_on_stderr_with_status_2(kctl: 
     assert ran.err.startswith("Usage: kctl")
 
 
-def test_help_lists_every_exit_status(kctl: Kctl) -> None:
-    text = kctl("--help").out
-    assert all(f"  {int(status)} " in text for status in ExitStatus)
-
-
 @pytest.mark.parametrize("line", ["help topics create", "topics create --help", "topics create orders --nope --help"])
 def test_help_of_a_command_begins_with_examples(kctl: Kctl, line: str) -> None:
     ran = kctl(line)
     assert ran.status == 0
-    assert ran.out.index("Examples:") < ran.out.index("Options:") < ran.out.index("Exit status:")
+    assert ran.out.index("Examples:") < ran.out.index("Options:") < ran.out.index("kctl --help --all")
+    assert "--bootstrap-server HOST" not in ran.out
 
 
 def test_help_that_is_piped_needs_no_cluster_and_no_rich() -> None:
@@ -91,13 +99,14 @@ def test_output_for_programs_needs_no_rich(cluster: FakeCluster, format_: str) -
 
 
 @for_rows("line, complaint", [
-        ("topcis list", "no such command: topcis.  Did you mean kctl topics?"),
-        ("topics lits", "no such verb of kctl topics: lits.  Did you mean kctl topics list?"),
+        ("topcis list", "no such command: topcis.  Did you mean 'kctl topics list'?"),
+        ("topics lits", "no such verb of kctl topics: lits.  Did you mean 'kctl topics list'?"),
         ("--nope", "no such option: --nope."),
         ("topics list --nope", "no such option: --nope."),
         ("topics list -x", "no such option: -x.  Try"),
         ("topics describe -x", "no such option: -x.  A name that begins with - is given after --."),
         ("topics create", "missing argument 'TOPIC'."),
+        ("reassign plan", "Choose from: drain, add, replication-factor, rebalance."),
         ("topics create a --partitions x", "--partitions is a whole number from 1 to 2147483647, not 'x'"),
         ("topics list --format xml", "'xml' is not one of table, plain, json, jsonl, yaml, csv."),
         ("nope --help", "no such command: nope."),
@@ -110,10 +119,10 @@ def test_output_for_programs_needs_no_rich(cluster: FakeCluster, format_: str) -
         ("topics list --timeout soon", "--timeout: 'soon' is not a valid duration"),
         ("topics list --bootstrap-server host:port", "'host:port' is not an address"),
         ("topics list -b user:pa,ss@host:9092", "'host:9092' is given with a user or a password (@); write HOST:PORT"),
-        ("zookeeper get / --zookeeper user:pa,ss@host:1/x", "--zookeeper host:1/x: 'host:1' is given with a user"),
+        ("broker zookeeper-get / --zookeeper user:pa,ss@host:1/x", "--zookeeper host:1/x: 'host:1' is given with"),
         ("topics list --command-config /does/not/exist", "cannot read /does/not/exist"),
         ("topics alter orders", "nothing to alter"),
-        ("offsets get orders --time yesterday", "--time takes latest, earliest, max-timestamp"),
+        ("topics offsets orders --time yesterday", "--time takes latest, earliest, max-timestamp"),
         ("consume orders --from begin", "--from: 'begin' is not a valid offset; use start, end, N, +N, -N or @TIME"),
         ("consume orders --from -1h", "--from: '-1h' is not a valid offset; for the time, use @-1h"),
         ("consume orders --until 10:05", "--until: '10:05' is not a valid offset; for the time, use @10:05"),
@@ -240,6 +249,48 @@ def test_closed_streams_are_no_traceback(cluster: FakeCluster) -> None:
         ran = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True, check=False)
         assert (ran.returncode, "Traceback" in ran.stderr) == (status, False), (line, redirection, ran)
         assert status == 0 or re.search("cannot (write to stdout|read the input): ", ran.stderr), ran
+
+
+def test_interrupt_ends_consume_while_its_output_waits(kctl: Kctl, cluster: FakeCluster, tmp_path: Path) -> None:
+    """The reader of a pipe, or the terminal, has stopped reading, and the rest of the output is discarded."""
+    cluster.create("orders")
+    (tmp_path / "lines").write_text(f"{'x' * 100}\n" * 20_000)
+    assert kctl(f"produce orders --quiet --file {tmp_path / 'lines'}").status == 0
+    for options in ("--format table", "--format jsonl", "-f %v"):
+        reader, writer = os.pipe()
+        terminal, stdout = pty.openpty()
+        for end, output in ((reader, writer), (terminal, stdout)):
+            process = subprocess.Popen(
+                [sys.executable, "-m", "kctl", "consume", "orders", "--follow", *options.split()],
+                cwd=ROOT, stdout=output, stderr=subprocess.PIPE, text=True,
+            )  # fmt: skip
+            os.close(output)
+            wait_until(partial(_is_full, end), what=f"{options}: output that is not read", timeout_s=PATIENCE_S)
+            process.send_signal(signal.SIGINT)
+            _, err = process.communicate(timeout=PATIENCE_S)
+            assert (process.returncode, err) == (130, ""), options
+            os.close(end)
+
+
+def _is_full(reader: int) -> bool:
+    """Whether a pipe or terminal has as many bytes as it takes, as far as its reader can tell."""
+    size = array.array("i", [0])
+    fcntl.ioctl(reader, termios.FIONREAD, size)
+    return size[0] >= 4_000
+
+
+@pytest.mark.parametrize("options", ["--format plain", "--format json"])
+def test_consume_that_waits_for_records_ends_with_its_reader(kctl: Kctl, cluster: FakeCluster, options: str) -> None:
+    cluster.create("orders")
+    arrived = _silence(cluster, after=3)
+    process = run_process("consume", "orders", "--follow", *options.split())
+    arrived()
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    assert process.wait(PATIENCE_S) == 0
+    assert process.stderr.read() == ""
+    process.stderr.close()
 
 
 @pytest.mark.parametrize("line", ["--format", "topics list --format", "--bootstrap-server"])
@@ -427,12 +478,12 @@ def test_special_offsets_have_names_and_the_numbers_of_kafka(cluster: FakeCluste
         (("1700000000000", "@1700000000000"), 1_700_000_000_000),
     ):
         for word in words:
-            kctl(f"offsets get orders --time {word}")
+            kctl(f"topics offsets orders --time {word}")
             (_, request) = cluster.requested(ListOffsetsRequest)[-1]
             assert request.topics[0].partitions[0].timestamp == timestamp, word
     with FakeCluster(versions={2: (0, 6)}) as older:
         older.create("orders")
-        ran = kctl(f"offsets get orders --time -3 --bootstrap-server {older.bootstrap}")
+        ran = kctl(f"topics offsets orders --time -3 --bootstrap-server {older.bootstrap}")
         assert (ran.status, "max-timestamp" in ran.err, "Kafka 3.0" in ran.err) == (1, True, True), ran
 
 

@@ -91,20 +91,20 @@ def test_health_of_no_cluster_at_all_is_status_4(kctl: Kctl) -> None:
 
 
 def test_topics_describe_filters_by_problem(kctl: Kctl, cluster: MovingCluster) -> None:
-    line = "topics describe --under-replicated --unavailable --under-min-isr"
+    line = "topics describe --under-replicated-partitions --unavailable-partitions --under-min-isr-partitions"
     ran = kctl(line)
     assert (ran.status, ran.out) == (ExitStatus.DONE, "")
     cluster.isr[ONE] = [1]
     cluster.leaders[ZERO] = -1
     ran = kctl(line)
     assert (ran.status, [row[1] for row in ran.rows]) == (ExitStatus.UNMET, ["0", "1"])
-    assert [row[1] for row in kctl("topics describe --under-replicated").rows] == ["1"]
-    assert [row[1] for row in kctl("topics describe --unavailable orders").rows] == ["0"]
+    assert [row[1] for row in kctl("topics describe --under-replicated-partitions").rows] == ["1"]
+    assert [row[1] for row in kctl("topics describe --unavailable-partitions orders").rows] == ["0"]
     cluster.overrides[TOPIC, "orders"] = {"min.insync.replicas": "2"}
-    (item,) = kctl("topics describe --under-min-isr --format json").document
+    (item,) = kctl("topics describe --under-min-isr-partitions --format json").document
     assert [partition["partition"] for partition in item["partitions"]] == [0, 1]
     assert item["partition_count"] == 2
-    assert kctl("topics describe --under-replicated nope").status == ExitStatus.FAILED
+    assert kctl("topics describe --under-replicated-partitions nope").status == ExitStatus.FAILED
 
 
 def test_first_start_takes_three_brokers_from_the_usual_port_on() -> None:

@@ -39,12 +39,15 @@ def test_topic_that_does_not_exist(kctl: Kctl, cluster: MovingCluster, compat: s
 
 @pytest.mark.parametrize("compat", VERSIONS)
 def test_topics_with_overrides_are_lines_without_partitions(kctl: Kctl, cluster: MovingCluster, compat: str) -> None:
-    ran = kctl(f"topics describe --overrides --compat {compat}")
+    ran = kctl(f"topics describe --topics-with-overrides --compat {compat}")
     assert ran.status == ExitStatus.DONE
     (line,) = ran.out.splitlines()
     assert line.startswith("Topic: orders\t")
     assert line.endswith("\tConfigs: retention.ms=1000")
-    assert kctl(f"topics describe --overrides --unavailable --compat {compat}").status == ExitStatus.USAGE
+    assert (
+        kctl(f"topics describe --topics-with-overrides --unavailable-partitions --compat {compat}").status
+        == ExitStatus.USAGE
+    )
 
 
 @pytest.mark.parametrize("compat", VERSIONS)
@@ -65,7 +68,9 @@ def test_failed_change_of_a_property_is_on_stderr_alone(kctl: Kctl, cluster: Mov
 
 @pytest.mark.parametrize("compat", VERSIONS)
 def test_removal_of_a_property_that_is_not_set(kctl: Kctl, cluster: MovingCluster, compat: str) -> None:
-    line = f"configs alter topic orders --delete retention.ms --delete min.insync.replicas --compat {compat}"
+    line = (
+        f"configs alter topic orders --delete-config retention.ms --delete-config min.insync.replicas --compat {compat}"
+    )
     ran = kctl(line)
     if compat == "kafka-4":
         assert (ran.status, ran.out) == (ExitStatus.DONE, "Completed updating config for topic orders.\n")
@@ -102,6 +107,6 @@ def test_quotas_of_each_version(kctl: Kctl, monkeypatch: pytest.MonkeyPatch, com
         assert (ran.status, ran.out) == (ExitStatus.DONE, "Completed updating config for client app.\n")
         shown = kctl(f"configs describe client app --compat {compat}").out
         assert shown == "Quota configs for client-id 'app' are request_percentage=50.5\n"
-        ran = kctl(f"configs alter client app --delete consumer_byte_rate --compat {compat}")
+        ran = kctl(f"configs alter client app --delete-config consumer_byte_rate --compat {compat}")
         assert (ran.status, ran.out) == (ExitStatus.FAILED, "")
         assert ran.err == "kctl: Invalid config(s): consumer_byte_rate\n"

@@ -67,7 +67,9 @@ def test_words_that_need_no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
         ("kctl topi", ["topics"]),
         ("kctl --vers", ["--version"]),
         ("kctl --format ", formats),
-        ("kctl topics ", ["list", "describe", "create", "alter", "delete"]),
+        ("kctl topics ", ["list", "describe", "offsets", "create", "alter", "delete"]),
+        ("kctl metadata", []),  # earlier names are read and not offered
+        ("kctl topics create orders --conf", ["--confirm"]),
         ("kctl --format json topics de", ["describe", "delete"]),
         ("kctl -b 127.0.0.1:9092 topics de", ["describe", "delete"]),
         ("kctl topics --format json de", ["describe", "delete"]),
@@ -82,14 +84,14 @@ def test_words_that_need_no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
         ("kctl broker start --data-dir x", ["<directories>"]),
         ("kctl dump-log x", ["<files>"]),
         ("kctl completion ", ["bash", "zsh", "fish"]),
-        ("kctl produce orders --codec zs", ["zstd"]),
+        ("kctl produce orders --compression-codec zs", ["zstd"]),
         ("kctl plan x", ["<files>"]),
         ("kctl -b here:1 reassign plan ", ["drain", "add", "replication-factor", "rebalance"]),
         ("kctl configs describe to", ["topic"]),
-        ("kctl topics create x --config cleanup.p", ["cleanup.policy="]),
-        ("kctl topics create x --config cleanup.policy=", [f"cleanup.policy={v}" for v in ("compact", "delete")]),
-        ("kctl topics create x --config cleanup.policy=compact,d", ["cleanup.policy=compact,delete"]),
-        ("kctl topics create x --config=preallocate=t", ["--config=preallocate=true"]),
+        ("kctl topics create x --set cleanup.p", ["cleanup.policy="]),
+        ("kctl topics create x --set cleanup.policy=", [f"cleanup.policy={v}" for v in ("compact", "delete")]),
+        ("kctl topics create x --set cleanup.policy=compact,d", ["cleanup.policy=compact,delete"]),
+        ("kctl topics create x --set=preallocate=t", ["--set=preallocate=true"]),
         ("kctl topics alter x --delete-config cleanup.p", ["cleanup.policy"]),
         ("kctl configs alter topic x --set segment.jitter", ["segment.jitter.ms="]),
         ("kctl configs alter topic x --set retention.ms=", ["retention.ms=604800000"]),
@@ -106,7 +108,7 @@ def test_words_that_need_no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
         ("kctl topics/../x list ", []),
     ):
         assert completed(line) == expected, line
-    assert completed("kctl topics create x --config ") == sorted(f"{name}=" for name in TOPIC_PROPERTIES)
+    assert completed("kctl topics create x --set ") == sorted(f"{name}=" for name in TOPIC_PROPERTIES)
 
 
 def test_names_are_those_of_the_cluster_that_the_line_selects(
@@ -183,8 +185,8 @@ def test_shells_insert_what_kctl_names(name: str, cluster: FakeCluster, tmp_path
             ("kctl topi\tdesc\tord\t", ["topics", "describe", "orders"]),
             ("kctl topics list --format=y\t", ["topics", "list", "--format=yaml"]),
             ("kctl -b 127.0.0.1:1 topics cre\tx", ["-b", "127.0.0.1:1", "topics", "create", "x"]),
-            ("kctl topics create x --config compression.t\tsn\t",
-             ["topics", "create", "x", "--config", "compression.type=snappy"]),
+            ("kctl topics create x --set compression.t\tsn\t",
+             ["topics", "create", "x", "--set", "compression.type=snappy"]),
             ("kctl topics list --command-config=pypr\t", ["topics", "list", "--command-config=pyproject.toml"]),
             ("kctl dump-log pypr\t", ["dump-log", "pyproject.toml"]),
             ("kctl 'topics' describe \"ord\t", ["topics", "describe", "orders"]),

@@ -84,7 +84,7 @@ def test_describe_of_what_does_not_exist_is_a_row(kctl: Kctl, cluster: MovingClu
 
 
 def test_alter_changes_some_and_leaves_the_rest(kctl: Kctl, cluster: MovingCluster) -> None:
-    ran = kctl("configs alter topic orders --set a=b=c --append cleanup.policy=compact --delete retention.ms")
+    ran = kctl("configs alter topic orders --set a=b=c --append cleanup.policy=compact --delete-config retention.ms")
     assert ran.rows == [
         ["topic", "orders", "a", "set", "-", "b=c", "altered", "-", "-"],
         ["topic", "orders", "cleanup.policy", "append", "-", "compact", "altered", "-", "-"],
@@ -127,7 +127,7 @@ def test_alter_of_brokers_goes_to_each_of_them(kctl: Kctl, cluster: MovingCluste
 
 def test_value_after_a_deletion_is_that_of_the_next_source(kctl: Kctl, cluster: MovingCluster) -> None:
     cluster.overrides[BROKER, "1"] = {"log.cleaner.threads": "3"}
-    assert kctl("configs alter broker 1 --delete log.cleaner.threads").rows[0][4:6] == ["3", "1"]
+    assert kctl("configs alter broker 1 --delete-config log.cleaner.threads").rows[0][4:6] == ["3", "1"]
 
 
 def test_broker_without_incremental_changes_is_reported(kctl: Kctl, cluster: MovingCluster) -> None:
@@ -145,7 +145,7 @@ def test_broker_without_incremental_changes_is_reported(kctl: Kctl, cluster: Mov
     [
         "configs alter topic orders",
         "configs alter topic orders --set a",
-        "configs alter topic orders --set a=1 --delete a",
+        "configs alter topic orders --set a=1 --delete-config a",
         "configs alter topic orders --set a=1 --set a=2",
         "configs alter broker one --set a=1",
         "configs describe tenant g",

@@ -97,7 +97,7 @@ def test_long_list_fits_the_terminal_as_a_short_one(monkeypatch: pytest.MonkeyPa
     one.show(COLUMNS, wanted)
     lines = written(one).splitlines()
     assert max(map(display_width, lines)) <= 80
-    assert lines[0].split() == ["TOPIC", "PARTITIONS", "REPLICAS", "CONFIGS"]
+    assert lines[0].split() == ["TOPIC", "PARTITIONS", "REPLICAS"]
     one = console(Format.TABLE, out=Terminal(), color=False)
     one.show(COLUMNS, [*wanted, ROWS[2]])
     assert "NOT_CONTROLLER" in written(one)

@@ -133,7 +133,7 @@ def test_a_side_with_its_own_options_does_not_use_the_common_configuration(
 
 
 def test_a_resumed_copy_continues_where_the_last_one_ended(kctl: Kctl, orders: FakeCluster) -> None:
-    first = kctl("copy orders copy --resume-group r --partition 1 --limit 2 --format json")
+    first = kctl("copy orders copy --resume-group r --partition 1 --max-messages 2 --format json")
     assert (copied(first), orders.groups["r"].offsets) == (2, {TopicPartition("orders", 1): 12})
     rest = kctl("copy orders copy --resume-group r --from end --format json")
     assert copied(rest) == 3

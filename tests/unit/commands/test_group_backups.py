@@ -93,7 +93,7 @@ class Log:
 @pytest.mark.parametrize(
     ("line", "left"),
     [
-        ("reset-offsets billing --topic orders --to-latest --execute", {P0: 40, P1: 40, P2: 40}),
+        ("reset-offsets billing --topic orders --to-latest --yes", {P0: 40, P1: 40, P2: 40}),
         ("delete-offsets billing --topic orders:0 --yes", {P1: 15}),
         ("delete billing --yes", None),
     ],
@@ -109,7 +109,7 @@ def test_a_change_is_undone_from_its_backup(
     shown = kctl("groups restore billing")
     assert (shown.status, {row[6] for row in shown.rows}) == (0, {"would be restored"})
     assert (cluster.groups["billing"].offsets if "billing" in cluster.groups else None) == left
-    ran = kctl("groups restore billing --execute")
+    ran = kctl("groups restore billing --yes")
     assert [(row[2], row[4], row[6]) for row in ran.rows] == [("0", "30", "restored"), ("1", "15", "restored")]
     restored = cluster.groups["billing"].offsets
     assert (restored[P0], restored[P1]) == (30, 15)
@@ -119,11 +119,11 @@ def test_a_change_is_undone_from_its_backup(
 def test_no_backup_without_a_change(kctl: Kctl, tmp_path: Path) -> None:
     for line in (
         "reset-offsets billing --topic orders --to-latest --dry-run",
-        "reset-offsets billing --topic gone --to-latest --execute",
-        "reset-offsets new --topic orders --to-latest --execute",
+        "reset-offsets billing --topic gone --to-latest --yes",
+        "reset-offsets new --topic orders --to-latest --yes",
         "delete billing --dry-run",
         "delete-offsets billing --topic orders --dry-run",
-        "reset-offsets billing --topic orders --to-latest --execute --no-backup",
+        "reset-offsets billing --topic orders --to-latest --yes --no-backup",
     ):
         kctl(f"groups {line}")
         assert backups(tmp_path) == [], line
@@ -132,7 +132,7 @@ def test_no_backup_without_a_change(kctl: Kctl, tmp_path: Path) -> None:
 def test_nothing_is_changed_without_the_requested_backup(kctl: Kctl, billing: FakeGroup, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for line in (
-        "reset-offsets billing --topic orders --to-latest --execute",
+        "reset-offsets billing --topic orders --to-latest --yes",
         "delete-offsets billing --topic orders --yes",
         "delete billing --yes",
     ):
@@ -148,7 +148,7 @@ def test_a_restore_warns_of_moved_offsets_and_of_partitions_without_a_saved_one(
     assert kctl(f"groups export billing --topic orders:0 --file {file}").status == 0
     text = file.read_text().replace('"offset": 30', '"offset": 3')
     file.write_text(text)
-    ran = kctl(f"groups restore billing --backup {file} --execute")
+    ran = kctl(f"groups restore billing --backup {file} --yes")
     assert ran.status == 0
     assert billing.offsets == {P0: 10, P1: 15}
     assert "orders-0: offset 3 lies outside of 10 to 40; it becomes 10" in ran.err
@@ -161,7 +161,7 @@ def test_nothing_is_restored_or_exported_if_a_named_topic_has_no_offset(
 ) -> None:
     file = tmp_path / "billing.json"
     assert kctl(f"groups export billing --file {file}").status == 0
-    for line in (f"restore billing --backup {file} --execute", f"import {file} --execute", "export billing"):
+    for line in (f"restore billing --backup {file} --yes", f"import {file} --yes", "export billing"):
         ran = kctl(f"groups {line} --topic orders:1 --topic {named}")
         assert (ran.status, ran.out, billing.offsets) == (ExitStatus.FAILED, "", {P0: 30, P1: 15})
         assert ran.err.endswith(f"topics: {'nope' if named == 'nope' else 'orders:9'}\n")
@@ -188,7 +188,7 @@ def test_an_active_group_is_not_restored(kctl: Kctl, billing: FakeGroup, tmp_pat
     file = tmp_path / "billing.json"
     assert kctl(f"groups export billing --file {file}").status == 0
     billing.members.append(member("m-1", 0))
-    for line in (f"restore billing --backup {file}", f"import {file} --execute"):
+    for line in (f"restore billing --backup {file}", f"import {file} --yes"):
         ran = kctl(f"groups {line}")
         assert (ran.status, ran.out) == (ExitStatus.REFUSED, "")
         assert "with m-1 (10.0.0.1)" in ran.err
@@ -204,18 +204,18 @@ def test_offsets_of_a_time_are_restored_from_the_log(kctl: Kctl, cluster: FakeCl
     log.commit(20 * MINUTE, P0, 30)
     log.commit(20 * MINUTE, P1, 15)
     log.commit(20 * MINUTE, TopicPartition("orders", 3), 5)
-    refused = kctl("groups restore billing --at -30m --execute")  # the topic has never had the leader epoch 7
+    refused = kctl("groups restore billing --at -30m --yes")  # the topic has never had the leader epoch 7
     assert (refused.status, "not in it any more" in refused.err) == (ExitStatus.REFUSED, True), refused
     for partition in cluster.topics["orders"]:
         partition.epochs = [(7, 0)]
-    ran = kctl("groups restore billing --at -30m --execute")
+    ran = kctl("groups restore billing --at -30m --yes")
     assert [(row[2], row[3], row[4], row[6]) for row in ran.rows] == [("0", "30", "12", "restored")]
     assert billing.offsets == {P0: 12, P1: 15}
     assert "orders-1, orders-3: there is no commit at or before" in ran.err
     assert "orders-2: the committed offset had been deleted before" in ran.err
     ((_, request),) = cluster.requested(OffsetCommitRequest)
     assert request.topics[0].partitions[0].committed_metadata == "m12"
-    assert kctl("groups restore billing --at -55m --execute").status == ExitStatus.FAILED
+    assert kctl("groups restore billing --at -55m --yes").status == ExitStatus.FAILED
 
 
 def test_history_names_offsets_times_and_members(kctl: Kctl, cluster: FakeCluster) -> None:
@@ -272,23 +272,23 @@ def test_offsets_are_exported_and_imported(
     del cluster.groups["a,b"]
     assert kctl(f"groups import {file}").status == 0
     assert billing.offsets == {}
-    ran = kctl(f"groups import {file} --execute")
+    ran = kctl(f"groups import {file} --yes")
     assert [(row[0], row[2], row[4], row[6]) for row in ran.rows] == [
         ("a,b", "1", "12", "imported"),
         ("billing", "0", "30", "imported"),
         ("billing", "1", "15", "imported"),
     ]
     assert (billing.offsets, cluster.groups["a,b"].offsets) == ({P0: 30, P1: 15}, {P1: 12})
-    assert kctl(f"groups import {file} --group nope --execute").status == ExitStatus.USAGE
+    assert kctl(f"groups import {file} --group nope --yes").status == ExitStatus.USAGE
 
 
 def test_csv_without_groups_is_imported_for_a_named_one(kctl: Kctl, billing: FakeGroup, tmp_path: Path) -> None:
     file = tmp_path / "offsets.csv"
     file.write_text(kctl("groups export billing --as csv").out)
     assert file.read_text() == "orders,0,30\norders,1,15\n"
-    assert kctl(f"groups import {file} --execute").status == ExitStatus.USAGE
+    assert kctl(f"groups import {file} --yes").status == ExitStatus.USAGE
     billing.offsets.clear()
-    assert kctl(f"groups import {file} --group billing --execute").status == 0
+    assert kctl(f"groups import {file} --group billing --yes").status == 0
     assert billing.offsets == {P0: 30, P1: 15}
 
 
@@ -301,7 +301,7 @@ def test_an_export_never_overwrites_a_file(kctl: Kctl, tmp_path: Path) -> None:
 
 
 def test_a_future_time_is_refused(kctl: Kctl) -> None:
-    ran = kctl("groups restore billing --at 2999-01-01 --execute")
+    ran = kctl("groups restore billing --at 2999-01-01 --yes")
     assert (ran.status, ran.err) == (2, "kctl: --at 2999-01-01 is in the future: 2999-01-01T00:00:00.000Z\n")
 
 
@@ -395,4 +395,4 @@ def test_backup_of_a_topic_that_was_created_again_is_refused(
         assert kctl(f"groups {verb} {arguments} --execute --accept-lost").status == 0, verb
     assert billing.offsets == before
     cluster.cluster_id = "another"  # the ids of topics in another cluster say nothing
-    assert kctl(f"groups import {file} --execute").status == 0
+    assert kctl(f"groups import {file} --yes").status == 0

@@ -60,7 +60,7 @@ def test_dry_run_shows_the_new_offsets_of_each_scenario(
 
 
 def test_shifting_beyond_the_ends_is_clamped_with_a_warning(kctl: Kctl, billing: FakeGroup) -> None:
-    ran = kctl("groups reset-offsets billing --all-topics --shift-by=-10 --execute")
+    ran = kctl("groups reset-offsets billing --all-topics --shift-by=-10 --yes")
     assert [row[3:7] for row in ran.rows] == [["30", "20", "-10", "reset"], ["15", "10", "-5", "reset"]]
     assert "orders-1: offset 5 lies outside of 10 to 40; it becomes 10" in ran.err
     assert billing.offsets == {P0: 20, P1: 10}
@@ -69,20 +69,20 @@ def test_shifting_beyond_the_ends_is_clamped_with_a_warning(kctl: Kctl, billing:
 def test_nothing_is_committed_unless_all_offsets_are_found(
     kctl: Kctl, cluster: FakeCluster, billing: FakeGroup
 ) -> None:
-    ran = kctl("groups reset-offsets billing --topic orders:0,7 --topic gone --to-earliest --execute")
+    ran = kctl("groups reset-offsets billing --topic orders:0,7 --topic gone --to-earliest --yes")
     assert [row[1:3] + row[6:8] for row in ran.rows] == [
         ["gone", "-", "-", "UNKNOWN_TOPIC_OR_PARTITION"],
         ["orders", "0", "would be reset", "-"],
         ["orders", "7", "-", "UNKNOWN_TOPIC_OR_PARTITION"],
     ]
     assert (ran.status, cluster.requested(OffsetCommitRequest)) == (ExitStatus.FAILED, [])
-    ran = kctl("groups reset-offsets billing --topic orders:2 --shift-by 1 --execute")
+    ran = kctl("groups reset-offsets billing --topic orders:2 --shift-by 1 --yes")
     assert (ran.status, ran.rows[0][-1]) == (ExitStatus.FAILED, "There is no committed offset to shift.")
 
 
 def test_active_group_is_refused_and_its_members_are_named(kctl: Kctl, billing: FakeGroup) -> None:
     billing.members.append(member("m-1", 0))
-    for how in ("--execute", "--dry-run"):
+    for how in ("--yes", "--dry-run"):
         ran = kctl(f"groups reset-offsets billing --topic orders --to-earliest {how}")
         assert (ran.status, ran.out) == (ExitStatus.REFUSED, "")
         assert "group 'billing' is active (Stable) with m-1 (10.0.0.1)" in ran.err
@@ -94,7 +94,7 @@ def test_group_that_has_become_active_meanwhile(kctl: Kctl, cluster: FakeCluster
         return OffsetCommitResponse(topics=[OffsetCommitResponseTopic(name="orders", partitions=partitions)])
 
     cluster.intercept(OffsetCommitRequest, refuse)
-    ran = kctl("groups reset-offsets billing --topic orders:0,1 --to-earliest --execute")
+    ran = kctl("groups reset-offsets billing --topic orders:0,1 --to-earliest --yes")
     assert ran.status == ExitStatus.FAILED
     assert [row[-2:] for row in ran.rows] == [
         ["UNKNOWN_MEMBER_ID", "The group has members now."],
@@ -106,8 +106,6 @@ def test_group_that_has_become_active_meanwhile(kctl: Kctl, cluster: FakeCluster
 @for_rows(
     "line",
     [
-        "billing --topic orders --to-earliest",
-        "billing --topic orders --to-earliest --dry-run --execute",
         "billing --to-earliest --dry-run",
         "billing --topic orders --all-topics --to-earliest --dry-run",
         "billing --topic orders --dry-run",
@@ -134,7 +132,7 @@ def test_csv_out_and_in(kctl: Kctl, cluster: FakeCluster, billing: FakeGroup, tm
     for text in (one.out, all_.out, "orders,0,30\n\n"):
         file.write_text(text)
         billing.offsets.clear()
-        assert kctl(f"groups reset-offsets billing --from-file {file} --execute").status == 0
+        assert kctl(f"groups reset-offsets billing --from-file {file} --yes").status == 0
         assert billing.offsets[P0] == 30
     for text in ("orders,0\n", "orders,zero,1\n", "orders,0,1\norders,0,2\n", "GROUP,TOPIC,PARTITION,OFFSET\n"):
         file.write_text(text)
@@ -208,7 +206,7 @@ def test_kafka_4_reports_partitions_without_records_of_that_time_or_later(kctl: 
 )
 def test_times_that_no_record_can_have_are_refused(kctl: Kctl, scenario: str, words: str) -> None:
     """The broker interprets negative timestamps: -1 is the end."""
-    ran = kctl(f"groups reset-offsets billing --topic orders:0 {scenario} --execute")
+    ran = kctl(f"groups reset-offsets billing --topic orders:0 {scenario} --yes")
     assert (ran.status, words in ran.err) == (ExitStatus.USAGE, True)
 
 
@@ -226,7 +224,7 @@ def test_file_without_a_selected_group_is_refused_or_warned_about(
     """The reset is refused, or warns if the file contains other groups."""
     cluster.groups["busy"] = FakeGroup({P0: 1}, members=[member("m", 0)])
     file = tmp_path / "offsets.csv"
-    line = f"--from-file {file} --execute"
+    line = f"--from-file {file} --yes"
     file.write_bytes("\ufeffbilling,orders,0,12\n".encode())
     ran = kctl(f"groups reset-offsets billing other {line}")
     assert (ran.status, "has no offsets of other" in ran.err) == (0, True)
@@ -249,7 +247,7 @@ def test_range_that_no_topic_has_is_a_mistake(kctl: Kctl, numbers: str, words: s
 
 
 def test_reset_creates_a_missing_group(kctl: Kctl, cluster: FakeCluster, billing: FakeGroup) -> None:
-    (row,) = kctl("groups reset-offsets new --topic orders:0 --to-offset 12 --execute --format json").document
+    (row,) = kctl("groups reset-offsets new --topic orders:0 --to-offset 12 --yes --format json").document
     assert (row["old_offset"], row["new_offset"], row["delta"], row["status"]) == (None, 12, None, "reset")
     assert cluster.groups["new"].offsets == {P0: 12}
 
@@ -294,3 +292,13 @@ def test_file_with_an_endless_field_is_refused_with_its_line(kctl: Kctl, cluster
     for line in (f"groups import {file}", f"groups reset-offsets billing --from-file {file} --dry-run"):
         ran = kctl(line)
         assert (ran.status, "line 2: not CSV: field larger than" in ran.err) == (ExitStatus.USAGE, True), ran
+
+
+def test_reset_without_yes_shows_the_plan(kctl: Kctl, cluster: FakeCluster) -> None:
+    cluster.create("orders", leaders=2)
+    cluster.groups["billing"] = FakeGroup({TopicPartition("orders", 0): 7})
+    for words, status in (("", "would be reset"), ("--dry-run --yes", "would be reset"), ("--yes", "reset")):
+        ran = kctl(f"groups reset-offsets billing --topic orders:0 --to-earliest --no-backup {words}")
+        assert (ran.status, ran.rows[0][6]) == (0, status), words
+        assert ("nothing was changed; give --yes" in ran.err) == (not words)
+        assert cluster.groups["billing"].offsets[TopicPartition("orders", 0)] == (0 if words == "--yes" else 7)

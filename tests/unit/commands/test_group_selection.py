@@ -60,7 +60,7 @@ def test_list_without_a_match_is_empty(kctl: Kctl, line: str) -> None:
 
 
 @pytest.mark.usefixtures("groups")
-@pytest.mark.parametrize("line", ["delete --yes", "export", "reset-offsets --all-topics --to-earliest --execute"])
+@pytest.mark.parametrize("line", ["delete --yes", "export", "reset-offsets --all-topics --to-earliest --yes"])
 def test_change_without_a_match_fails(kctl: Kctl, line: str) -> None:
     ran = kctl(f"groups {line} --group-regex a")
     assert (ran.status, ran.out, ran.err) == (ExitStatus.FAILED, "", "kctl: no group matches --group-regex 'a'\n")
@@ -75,7 +75,7 @@ def test_groups_are_selected_in_one_way(kctl: Kctl, line: str, more: str) -> Non
 
 
 def test_offsets_of_matching_topics_are_reset_where_a_group_has_them(kctl: Kctl, groups: dict[str, FakeGroup]) -> None:
-    ran = kctl("groups reset-offsets --group-regex a\\..* --topic-regex orders.* --to-offset 3 --execute")
+    ran = kctl("groups reset-offsets --group-regex a\\..* --topic-regex orders.* --to-offset 3 --yes")
     assert ran.status == ExitStatus.DONE, ran.err
     assert groups["a.x"].offsets == {ORDERS: 3, OLD: 3, PAYMENTS: 30}
     assert groups["a.y"].offsets == {OLD: 3}
@@ -95,12 +95,12 @@ def test_offsets_of_matching_topics_are_exported_and_imported(
     file = tmp_path / "offsets.json"
     file.write_text(exported.out)
     groups.clear()
-    ran = kctl(f"groups import {file} --group-regex a\\..* --topic-regex .*old --execute")
+    ran = kctl(f"groups import {file} --group-regex a\\..* --topic-regex .*old --yes")
     assert ran.status == ExitStatus.DONE, ran.err
     assert {name: group.offsets for name, group in groups.items()} == {"a.x": {OLD: 20}, "a.y": {OLD: 5}}
-    assert kctl(f"groups restore a.x --backup {file} --topic-regex orders --execute").status == ExitStatus.DONE
+    assert kctl(f"groups restore a.x --backup {file} --topic-regex orders --yes").status == ExitStatus.DONE
     assert groups["a.x"].offsets == {OLD: 20, ORDERS: 10}
-    missing = kctl(f"groups import {file} --group-regex c --execute")
+    missing = kctl(f"groups import {file} --group-regex c --yes")
     assert (missing.status, "a group that matches --group-regex 'c'" in missing.err) == (ExitStatus.USAGE, True)
 
 
@@ -134,7 +134,7 @@ def test_lag_of_matching_topics(kctl: Kctl, by: str, expected: list[tuple[str, i
 
 @pytest.mark.usefixtures("groups")
 def test_offsets_of_all_topics_that_match(kctl: Kctl) -> None:
-    ran = kctl("offsets get --topic-regex .*")
+    ran = kctl("topics offsets --topic-regex .*")
     assert [row[0] for row in ran.rows] == ["orders", "orders.old", "payments"]
-    for line in ("offsets get", "offsets get orders --topic-regex orders"):
+    for line in ("topics offsets", "topics offsets orders --topic-regex orders"):
         assert kctl(line).status == ExitStatus.USAGE

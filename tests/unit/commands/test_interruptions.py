@@ -320,9 +320,9 @@ def test_report_names_users_quotas_acls_and_topics(request_: object, items: list
 
 SEVERAL_CHANGES = {
     "reassign execute orders:0=1,2 --throttle 1k": 5,
-    "topics alter orders events --partitions 4 --config retention.ms=5 --yes": 4,
-    "groups reset-offsets a b c --topic orders --to-latest --execute --yes": 3,
-    "groups import {offsets} --execute --yes": 3,
+    "topics alter orders events --partitions 4 --set retention.ms=5 --yes": 4,
+    "groups reset-offsets a b c --topic orders --to-latest --yes": 3,
+    "groups import {offsets} --yes": 3,
     "configs alter broker 0 1 2 --set log.cleaner.threads=2 --yes": 3,
     "loggers set kafka=DEBUG --yes": 3,
 }

@@ -7,8 +7,7 @@ import re
 import pytest
 
 from docs.reference.generate import NONE, equivalent_row, kafka_options, kctl_equivalents
-from kctl.commands.frame.options.parameters import cluster_options, flags_of, output_options
-from kctl.commands.frame.query import query_options
+from kctl.commands.frame.options.parameters import cluster_options, flags_of, output_options, query_options
 from kctl.commands.frame.root import all_commands
 
 _COMMANDS = re.compile(r"`(kctl [^`]+)`")

@@ -117,10 +117,10 @@ def test_schemas_are_valid(tool: Any) -> None:
 
 def test_arguments_become_one_command_line() -> None:
     line = TOOLS["topics_create"].command_line({"names": ["--yes"], "partitions": 3, "config": ["a=b", "--c=d"]})
-    assert line == ["topics", "create", "--partitions=3", "--config=a=b", "--config=--c=d", "--", "--yes"]
-    assert TOOLS["consume"].command_line({"topic": "orders"}) == ["consume", "--max-records=100", "--", "orders"]
+    assert line == ["topics", "create", "--partitions=3", "--set=a=b", "--set=--c=d", "--", "--yes"]
+    assert TOOLS["consume"].command_line({"topic": "orders"}) == ["consume", "--max-messages=100", "--", "orders"]
     assert TOOLS["topics_describe"].command_line({"names": ["a", "b"], "under_replicated": True}) == [
-        *("topics", "describe", "--under-replicated", "--", "a", "b"),
+        *("topics", "describe", "--under-replicated-partitions", "--", "a", "b"),
     ]
 
 

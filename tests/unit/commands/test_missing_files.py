@@ -18,7 +18,7 @@ LINES = [
     "groups reset-offsets billing --from-file {missing} --dry-run",
     "groups restore billing --backup {missing}",
     "groups import {missing}",
-    "streams reset billing --from-file {missing}",
+    "groups reset-streams billing --from-file {missing}",
     "records delete --offset-json-file {missing} --yes",
     "perf produce events --payload-file {missing} --yes",
     "perf latency events --payload-file {missing} --yes",
@@ -41,7 +41,7 @@ LINES = [
     "dump-log --compat kafka-3 --files {missing}",
     "broker start --config {missing}",
     "broker check --config {missing}",
-    "zookeeper get / --zk-tls-config-file {missing}",
+    "broker zookeeper-get / --zk-tls-config-file {missing}",
     "profile add staging --bootstrap-server kafka1:9092 --command-config {missing}",
 ]
 

@@ -155,7 +155,7 @@ def test_group_of_another_type_is_named_with_what_can_look_at_it(
         assert ran.rows[0][-2] == "INVALID_REQUEST", line
         assert f"a {kind} group" in ran.rows[0][-1]
         assert tool in ran.rows[0][-1]
-    ran = kctl("groups reset-offsets jobs --topic orders --to-earliest --execute")
+    ran = kctl("groups reset-offsets jobs --topic orders --to-earliest --yes")
     assert (ran.status, f"jobs: This is a {kind} group" in ran.err) == (ExitStatus.FAILED, True)
     for line in ("describe", "members", "delete --all --dry-run"):
         ran = kctl(f"groups {line}")
@@ -178,7 +178,7 @@ def test_group_of_another_type_is_deleted_by_name_once_it_is_empty(kctl: Kctl, c
 def test_active_group_is_refused_and_an_empty_one_is_reset(
     kctl: Kctl, cluster: FakeCluster, billing: FakeGroup
 ) -> None:
-    line = "groups reset-offsets billing --topic orders:0 --to-offset 12 --execute"
+    line = "groups reset-offsets billing --topic orders:0 --to-offset 12 --yes"
     ran = kctl(line)
     assert (ran.status, ran.out, cluster.requested(OffsetCommitRequest)) == (ExitStatus.REFUSED, "", [])
     assert "group 'billing' is active (Reconciling) with m-1 (10.0.0.1), m-2 (10.0.0.1)" in ran.err
@@ -191,7 +191,7 @@ def test_active_group_is_refused_and_an_empty_one_is_reset(
 
 def test_static_member_that_has_left_is_distinguished_from_a_present_one(kctl: Kctl, billing: FakeGroup) -> None:
     billing.members[0].member_epoch = -2
-    ran = kctl("groups reset-offsets billing --topic orders:0 --to-offset 12 --execute")
+    ran = kctl("groups reset-offsets billing --topic orders:0 --to-offset 12 --yes")
     assert ran.status == ExitStatus.REFUSED
     assert "m-1 (10.0.0.1), m-2 (10.0.0.1, has left, but is static: its place is kept until" in ran.err
 

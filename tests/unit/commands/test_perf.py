@@ -12,7 +12,7 @@ from kctl.output.console import columns_of
 from tests.unit.client.fake_cluster import FakeCluster
 from tests.unit.commands.conftest import Kctl
 
-LINE = "perf produce orders --client kctl --records 20 --size 10 --warmup 0s --histogram --format"
+LINE = "perf produce orders --client kctl --num-records 20 --record-size 10 --warmup 0s --histogram --format"
 
 
 def test_csv_with_a_histogram_is_one_table(kctl: Kctl, cluster: FakeCluster) -> None:

@@ -86,7 +86,7 @@ def test_document_that_removes_partitions_changes_nothing(kctl: Kctl, cluster: F
     cluster.create("orders", leaders=[0, 1, 0, 1])
     path = write(ORDERS)
     ran = kctl(f"plan {path} --format json")
-    assert ran.status == ExitStatus.UNMET
+    assert ran.status == ExitStatus.FAILED
     assert [row["message"] for row in ran.document] == ["the topic has 4 partitions, which cannot be removed", None]
     ran = kctl(f"apply {path} --yes")
     assert ran.status == ExitStatus.FAILED

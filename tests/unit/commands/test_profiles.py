@@ -343,7 +343,7 @@ def test_protected_profile_is_confirmed_on_a_terminal(typed: str, is_allowed: bo
 def test_commands_with_an_option_of_changes_are_declared_as_changes() -> None:
     """A command that can be tried or confirmed changes something."""
     signs = {"--dry-run", "--yes"}
-    reading = {"kctl export", "kctl spark export"}
+    reading = {"kctl export", "kctl export --engine spark"}
     for noun, verbs in all_commands().items():
         for verb, command in verbs.items():
             name = f"kctl {noun}" if noun == verb else f"kctl {noun} {verb}"

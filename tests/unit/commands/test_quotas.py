@@ -176,7 +176,7 @@ def test_configs_alter_sets_quotas_of_users_clients_and_ips(kctl: Kctl, cluster:
     ]
     assert kctl("configs alter client <default> --set consumer_byte_rate=3").status == ExitStatus.DONE
     assert kctl("configs alter ip 192.0.2.4 --set connection_creation_rate=2").status == ExitStatus.DONE
-    assert kctl("configs alter user alice --client app --delete producer_byte_rate").rows[0][3:7] == [
+    assert kctl("configs alter user alice --client app --delete-config producer_byte_rate").rows[0][3:7] == [
         *("delete", "6", "-", "altered")
     ]
     assert cluster.quotas == {

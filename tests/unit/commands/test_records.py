@@ -295,7 +295,7 @@ def test_consume_stops_where_the_partitions_end(kctl: Kctl, cluster: FakeCluster
         ("--until -1", "abcd"),
         ("--until 99", "abcde"),
         ("-n 2", "ab"),
-        ("--max-records 0", ""),
+        ("--max-messages 0", ""),
         ("--from 3 --until 2", ""),
         ("--from @2030-01-01", ""),
     ],
@@ -351,15 +351,15 @@ def test_topic_or_partition_that_does_not_exist(kctl: Kctl, cluster: FakeCluster
 
 def test_offsets_at_start_end_and_times(kctl: Kctl, cluster: FakeCluster) -> None:
     fill(cluster, *"abcdef", partitions=2)
-    assert [row[1:3] for row in kctl("offsets get orders").rows] == [["0", "3"], ["1", "3"]]
-    assert [row[1:3] for row in kctl("offsets get orders --time earliest").rows] == [["0", "0"], ["1", "0"]]
-    ran = kctl("offsets get orders --time @1970-01-01T00:00:05.5Z --format json")
+    assert [row[1:3] for row in kctl("topics offsets orders").rows] == [["0", "3"], ["1", "3"]]
+    assert [row[1:3] for row in kctl("topics offsets orders --time earliest").rows] == [["0", "0"], ["1", "0"]]
+    ran = kctl("topics offsets orders --time @1970-01-01T00:00:05.5Z --format json")
     assert [(row["offset"], row["timestamp_ms"]) for row in ran.document] == [(None, None), (2, 6_000)]
 
 
 def test_offsets_of_what_does_not_exist_are_rows(kctl: Kctl, cluster: FakeCluster) -> None:
     cluster.create("orders")
-    ran = kctl("offsets get orders nope --partition 0,3")
+    ran = kctl("topics offsets orders nope --partition 0,3")
     assert ran.status == ExitStatus.FAILED
     assert [(*row[:3], row[5]) for row in ran.rows] == [
         ("nope", "-", "-", "UNKNOWN_TOPIC_OR_PARTITION"),

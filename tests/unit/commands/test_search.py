@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from kctl.client.producing.partitioners import partition_of_key
+from kctl.client.producing.partitioners import crc32_partition_of_key, partition_of_key
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.reading import searches
 from kctl.commands.reading.options import ScanProgress, rate_note
@@ -69,7 +69,7 @@ def test_a_range_of_time_is_searched(kctl: Kctl) -> None:
 
 @pytest.mark.usefixtures("orders")
 def test_limit_counts_selected_records(kctl: Kctl) -> None:
-    assert len(ids(kctl, "--key k3 --limit 2")) == 2
+    assert len(ids(kctl, "--key k3 --max-messages 2")) == 2
     assert len(ids(kctl, "--key k3 -n 2")) == 2
 
 
@@ -80,12 +80,12 @@ def test_another_number_of_records_than_expected_is_status_unmet(kctl: Kctl) -> 
     assert (other.status, other.err) == (ExitStatus.UNMET, "6 records were shown, 5 were expected\n")
 
 
-def test_only_the_partition_of_the_key_is_read(kctl: Kctl, orders: FakeCluster) -> None:
+def test_only_partitions_of_the_key_are_read(kctl: Kctl, orders: FakeCluster) -> None:
     assert len(ids(kctl, "--key k3 --partition-of-key")) == 6
     read = {
         part.partition for _, request in orders.requested(FetchRequest) for t in request.topics for part in t.partitions
     }
-    assert read == {partition_of_key(b"k3", PARTITIONS)}
+    assert read == {partition_of_key(b"k3", PARTITIONS), crc32_partition_of_key(b"k3", PARTITIONS)}
 
 
 @pytest.mark.usefixtures("orders")

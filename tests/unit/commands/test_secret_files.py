@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kctl.commands import zookeeper
+from kctl.commands.broker import zookeeper
 from kctl.commands.frame.profiles.secrets import exposed_files
 from tests.rows import for_rows
 from tests.unit.client.fake_cluster import FakeCluster
@@ -60,7 +60,7 @@ def written(path: Path, mode: int, text: str = "") -> str:
 COMMANDS = {
     "topics list --command-config {}": "security.protocol=PLAINTEXT\nsasl.jaas.config=x password='sesame';\n",
     "broker start --data-dir {}.data --config {}": "num.partitions=x\nssl.keystore.password=sesame\n",
-    "zookeeper stat / --zk-tls-config-file {}": (
+    "broker zookeeper-stat / --zk-tls-config-file {}": (
         "zookeeper.ssl.client.enable=true\nzookeeper.ssl.keyStore.location=/none\nzookeeper.ssl.keyStore.password=sesame\n"
     ),
     "users list --zookeeper 127.0.0.1:1 --zk-tls-config-file {}": (

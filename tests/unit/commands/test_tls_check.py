@@ -59,14 +59,15 @@ def _settings(tmp_path: Path, authority: CertificateAuthority) -> str:
 
 
 def _check(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, dict[str, Any]]:
-    status = main(["tls", "check", *words, "--format", "json"])
+    """With a limit below the 10 days of the authority's certificate, unless the words have another."""
+    status = main(["tls", "check", "--expires-after", "5", *words, "--format", "json"])
     return status, json.loads(capsys.readouterr().out)
 
 
 def test_a_trusted_server_is_described(
     authority: CertificateAuthority, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with tls_server(authority.issue("server")) as port:
+    with tls_server(authority.issue("server", valid_days=(-1, 40))) as port:
         status, reported = _check(capsys, f"localhost:{port}", "--command-config", _settings(tmp_path, authority))
     assert status == 0
     assert reported["trusted"] is True
@@ -78,7 +79,7 @@ def test_a_trusted_server_is_described(
     assert leaf["names"] == ["localhost", "127.0.0.1", "::1"]
     assert leaf["issuer"] == issuer["subject"] == "CN=Test CA"
     assert leaf["key"] == "EC 256"
-    assert leaf["days_left"] in {8, 9, 10}
+    assert leaf["days_left"] in {38, 39, 40}
 
 
 @pytest.mark.parametrize(
@@ -86,8 +87,8 @@ def test_a_trusted_server_is_described(
     [
         (("elsewhere.example",), (-1, 10), [], "not trusted: Hostname mismatch, certificate is not valid for"),
         (("localhost",), (-10, -1), [], "not trusted: certificate has expired"),
-        (("localhost",), (-1, 10), ["--expires-after", "30"], "CN=server,OU=kctl,O=Tests expires in"),
-        (("elsewhere.example",), (-1, 10), ["--server-name", "elsewhere.example"], None),
+        (("localhost",), (-1, 20), ["--expires-after", "30"], "CN=server,OU=kctl,O=Tests expires in"),
+        (("elsewhere.example",), (-1, 40), ["--server-name", "elsewhere.example"], None),
     ],
 )
 def test_problems_are_shown_and_make_the_exit_status_3(

@@ -62,7 +62,7 @@ def test_filters_apply_to_the_output_of_kafkas_tool(kctl: Kctl, topics: FakeClus
     assert "orders" not in described.out
     properties = kctl("configs describe topic --compat kafka-3 --topic-regex pay.*")
     assert properties.out.startswith("Dynamic configs for topic payments are:\n")
-    overridden = kctl("topics describe --compat kafka-3 --overrides")
+    overridden = kctl("topics describe --compat kafka-3 --topics-with-overrides")
     assert (overridden.status, overridden.out.count("\n")) == (ExitStatus.DONE, 1)
     assert overridden.out.startswith("Topic: payments\t")
 
@@ -71,18 +71,21 @@ def test_topics_are_selected_by_id(kctl: Kctl, topics: FakeCluster) -> None:
     described = kctl("topics describe --format json").document
     ids = {row["topic"]: row["topic_id"] for row in described}
     assert None not in ids.values()
-    assert names(kctl(f"topics list --id {ids['payments']} --format json")) == ["payments"]
-    assert names(kctl("topics list --format json --id", f"{ids['orders']}|{ids['payments']}")) == ["orders", "payments"]
-    assert names(kctl("topics list --id x --format json")) == []
+    assert names(kctl(f"topics list --topic-id {ids['payments']} --format json")) == ["payments"]
+    assert names(kctl("topics list --format json --topic-id", f"{ids['orders']}|{ids['payments']}")) == [
+        "orders",
+        "payments",
+    ]
+    assert names(kctl("topics list --topic-id x --format json")) == []
 
 
 @pytest.mark.parametrize("line", ["topics list", "topics describe"])
 def test_partitions_at_and_under_the_minimum(kctl: Kctl, topics: FakeCluster, line: str) -> None:
     topics.configs["payments"] = {"min.insync.replicas": "1"}
     topics.configs["orders"] = {"min.insync.replicas": "2"}
-    at = kctl(f"{line} --at-min-isr --format json")
+    at = kctl(f"{line} --at-min-isr-partitions --format json")
     assert (at.status, [row["topic"] for row in at.document]) == (ExitStatus.UNMET, ["payments"])
-    under = kctl(f"{line} --under-min-isr --format json")
+    under = kctl(f"{line} --under-min-isr-partitions --format json")
     assert (under.status, [row["topic"] for row in under.document]) == (ExitStatus.UNMET, ["orders"])
 
 

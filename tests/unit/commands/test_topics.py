@@ -43,7 +43,7 @@ def test_describe_shows_partitions_and_overrides(kctl: Kctl, cluster: FakeCluste
 def test_describe_as_table_shows_topics_before_partitions(kctl: Kctl, cluster: FakeCluster) -> None:
     cluster.create("orders")
     topics, partitions = kctl("topics describe --format table").out.split("\n\n")
-    assert topics.splitlines()[0].split() == ["TOPIC", "PARTITIONS", "REPLICATION-FACTOR", "TOPIC-ID", "CONFIGS"]
+    assert topics.splitlines()[0].split() == ["TOPIC", "PARTITIONS", "REPLICATION-FACTOR", "TOPIC-ID"]
     assert "LEADER-EPOCH" in partitions
     assert "ERROR" not in partitions
 
@@ -55,7 +55,7 @@ def test_topic_that_does_not_exist_is_a_row_and_status_1(kctl: Kctl, cluster: Fa
     assert [item["error"] for item in ran.document] == ["UNKNOWN_TOPIC_OR_PARTITION", None]
 
 
-@pytest.mark.parametrize("line", ["topics describe {}", "groups describe {}", "topics create orders --config a={}"])
+@pytest.mark.parametrize("line", ["topics describe {}", "groups describe {}", "topics create orders --set a={}"])
 def test_text_that_no_request_can_contain_is_refused(kctl: Kctl, cluster: FakeCluster, line: str) -> None:
     ran = kctl(line.format("x" * 40_000))
     assert (ran.status, ran.out) == (ExitStatus.USAGE, "")
@@ -69,7 +69,7 @@ def test_partition_without_leader_is_shown_as_such(kctl: Kctl, cluster: FakeClus
 
 
 def test_create_sends_the_options(kctl: Kctl, cluster: FakeCluster) -> None:
-    ran = kctl("topics create orders --partitions 3 --replication-factor 1 --config a=b=c --config d=")
+    ran = kctl("topics create orders --partitions 3 --replication-factor 1 --set a=b=c --set d=")
     assert ran.rows == [["orders", "3", "1", "created", "-", "-"]]
     assert len(cluster.topics["orders"]) == 3
     assert cluster.configs["orders"] == {"a": "b=c", "d": ""}
@@ -131,7 +131,7 @@ def test_dry_run_creates_nothing(kctl: Kctl, cluster: FakeCluster) -> None:
 def test_alter_adds_partitions_and_changes_properties(kctl: Kctl, cluster: FakeCluster) -> None:
     cluster.create("orders")
     cluster.configs["orders"] = {"a": "1", "b": "2", "c": "3"}
-    ran = kctl("topics alter orders --partitions 4 --config a=9 --delete-config b")
+    ran = kctl("topics alter orders --partitions 4 --set a=9 --delete-config b")
     assert [row[3] for row in ran.rows] == ["properties altered", "partitions added"]
     assert cluster.configs["orders"] == {"a": "9", "c": "3"}
     assert len(cluster.topics["orders"]) == 4
@@ -150,8 +150,8 @@ def test_alter_keeps_other_overrides_on_brokers_that_only_replace(kctl: Kctl, cl
         return AlterConfigsResponse(responses=[one])
 
     cluster.intercept(AlterConfigsRequest, alter)
-    assert kctl("topics alter orders --config a=9 --delete-config b").status == 0
-    assert kctl("configs alter topic orders --append a=9 --delete b").status == 0
+    assert kctl("topics alter orders --set a=9 --delete-config b").status == 0
+    assert kctl("configs alter topic orders --append a=9 --delete-config b").status == 0
     assert replaced == [{"a": "9", "c": "3"}, {"a": "1,9", "c": "3"}]
 
 
@@ -163,7 +163,7 @@ def test_fewer_partitions_are_refused_by_the_broker(kctl: Kctl, cluster: FakeClu
 
 def test_alter_dry_run_changes_nothing(kctl: Kctl, cluster: FakeCluster) -> None:
     cluster.create("orders")
-    ran = kctl("topics alter orders --partitions 4 --config a=9 --dry-run")
+    ran = kctl("topics alter orders --partitions 4 --set a=9 --dry-run")
     assert [row[3] for row in ran.rows] == ["properties would be altered", "partitions would be added"]
     assert (len(cluster.topics["orders"]), cluster.configs["orders"]) == (1, {})
 

@@ -61,21 +61,23 @@ def test_transactions_are_listed_and_described(kctl: Kctl) -> None:
 def test_producers_are_sorted_by_id(cluster: FakeCluster, kctl: Kctl) -> None:
     """The order of the response is that of a hash table."""
     cluster.topics["orders"][0].producers.reverse()
-    assert [row[2] for row in kctl("producers describe orders --partition 0").rows] == ["8", "9"]
+    assert [row[2] for row in kctl("transactions describe-producers orders --partition 0").rows] == ["8", "9"]
 
 
 @pytest.mark.usefixtures("cluster")
 def test_producers_are_described_by_partition(kctl: Kctl) -> None:
-    ran = kctl("producers describe orders")
+    ran = kctl("transactions describe-producers orders")
     assert [row[:3] + row[7:9] for row in ran.rows] == [
         ["orders", "0", "8", "3", "-"],
         ["orders", "0", "9", "-", "-"],
         ["orders", "1", "7", "5", "-"],
     ]
-    assert [row[2] for row in kctl("producers describe orders --open --partition 0").rows] == ["8"]
-    assert kctl("producers describe gone").rows[0][-2] == "UNKNOWN_TOPIC_OR_PARTITION"
-    assert kctl("producers describe orders --partition 0 --broker 1").rows[0][-2] == "NOT_LEADER_OR_FOLLOWER"
-    assert kctl("producers describe orders --broker 9").rows[0][-2] == "BROKER_NOT_AVAILABLE"
+    assert [row[2] for row in kctl("transactions describe-producers orders --open --partition 0").rows] == ["8"]
+    assert kctl("transactions describe-producers gone").rows[0][-2] == "UNKNOWN_TOPIC_OR_PARTITION"
+    assert (
+        kctl("transactions describe-producers orders --partition 0 --broker 1").rows[0][-2] == "NOT_LEADER_OR_FOLLOWER"
+    )
+    assert kctl("transactions describe-producers orders --broker 9").rows[0][-2] == "BROKER_NOT_AVAILABLE"
 
 
 def test_what_hangs_is_found(kctl: Kctl, cluster: FakeCluster) -> None:
@@ -130,6 +132,6 @@ def test_invalid_options_are_refused(kctl: Kctl, line: str) -> None:
 
 @pytest.mark.usefixtures("cluster")
 def test_partition_that_a_topic_does_not_have(kctl: Kctl) -> None:
-    assert kctl("producers describe orders --partition 99").rows[0][-1] == "orders has no partition 99"
+    assert kctl("transactions describe-producers orders --partition 99").rows[0][-1] == "orders has no partition 99"
     assert "orders has no partition 99" in kctl("transactions abort orders:99 --start-offset 0 --dry-run").err
     assert kctl("transactions find-hanging --topic orders:99").rows[0][-1] == "orders-99: orders has no partition 99"

@@ -227,7 +227,7 @@ def test_value_outside_of_the_range_is_refused(kctl: Kctl) -> None:
         ("perf consume x --duration 0s", "--duration: must be between 1ms and 7d, not '0s'"),
         ("perf consume x --duration 8d", "--duration: must be between 1ms and 7d, not '8d'"),
         ("perf consume x --interval 99ms", "--interval: must be between 100ms and 7d, not '99ms'"),
-        ("verify replicas --interval 0", "--interval: must be between 1ms and 1d, not '0'"),
+        ("cluster verify --interval 0", "--interval: must be between 1ms and 1d, not '0'"),
         ("top --interval 2h", "--interval: must be between 200ms and 1h, not '2h'"),
         ("groups lag --window 1ms", "--window: must be at least 1s, not '1ms'"),
         ("tokens renew x --period 0s", "--period: must be at least 1ms, not '0s'"),

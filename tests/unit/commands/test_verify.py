@@ -1,4 +1,4 @@
-"""`kctl verify replicas` and brokers that do not respond."""
+"""`kctl cluster verify` and brokers that do not respond."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def fill(cluster: FakeCluster) -> None:
 def test_broker_that_does_not_return_offsets_is_waited_for_once(kctl: Kctl, cluster: FakeCluster) -> None:
     fill(cluster)
     cluster.intercept(ListOffsetsRequest, lambda _: b"")
-    ran = kctl("verify replicas --timeout 1s --format json")
+    ran = kctl("cluster verify --timeout 1s --format json")
     assert ran.status == 1
     assert {row["error"] for row in ran.document} == {"NETWORK_EXCEPTION"}
     assert len(cluster.requested(MetadataRequest)) == 1
@@ -31,7 +31,7 @@ def test_broker_that_does_not_return_offsets_is_waited_for_once(kctl: Kctl, clus
 def test_broker_that_does_not_return_records_is_waited_for_once(kctl: Kctl, cluster: FakeCluster) -> None:
     fill(cluster)
     cluster.intercept(FetchRequest, lambda _: b"")
-    ran = kctl("verify replicas --timeout 1s --format json")
+    ran = kctl("cluster verify --timeout 1s --format json")
     assert [row["error"] for row in ran.document] == ["NETWORK_EXCEPTION"] * PARTITIONS
     fetching = {broker for broker, _ in cluster.requested(FetchRequest)}
     assert len(cluster.requested(FetchRequest)) == len(fetching)

@@ -1,4 +1,4 @@
-"""`kctl spark export` before it reaches a cluster or Spark: usage errors, missing packages, start-up cost."""
+"""`kctl export --engine spark` before it reaches a cluster or Spark: usage errors, missing packages, start-up cost."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from tests.rows import for_rows
 
 
 def command(*words: str) -> list[str]:
-    return ["spark", "export", "orders", *words]
+    return ["export", "--engine", "spark", "orders", *words]
 
 
 @pytest.mark.parametrize(
-    "words", [["spark", "export"], *(["tables", verb] for verb in ("verify", "status", "import", "compact", "profile"))]
+    "words", [["export"], *(["tables", verb] for verb in ("verify", "status", "import", "compact", "profile"))]
 )
 def test_help_does_not_load_spark(words: list[str]) -> None:
     code = (
@@ -134,11 +134,11 @@ def test_a_dry_run_prints_the_spark_submit_command_of_a_cluster_driver(
     assert main(command(*words, "--include-headers", "--timeout", "1s")) == 4
     line = capsys.readouterr().err.splitlines()[0].removeprefix("kctl: ")
     assert shlex.split(line) == [
-        *("spark-submit", "--master", "yarn", "--deploy-mode", "cluster", "--name", "kctl spark export"),
+        *("spark-submit", "--master", "yarn", "--deploy-mode", "cluster", "--name", "kctl export"),
         *("--conf", f"spark.executor.defaultJavaOptions={JVM_FLAGS}"),
         *("--conf", "spark.authenticate.secret=[hidden]", "--conf", "spark.jars.packages=g:a:1"),
         *("--conf", "spark.archives=env.tar.gz#env", "--files", "order.avsc,settings/client.properties"),
-        *(str(PROGRAM), "spark", "export", "orders", "--include-headers", "--value", "avro"),
+        *(str(PROGRAM), "export", "--engine", "spark", "orders", "--include-headers", "--value", "avro"),
         *("--value-schema", "order.avsc", "--master", "yarn", "--bootstrap-server", server),
         *("--command-config", "client.properties", "--timeout", "1000ms", "--to", target, "--no-progress"),
     ]

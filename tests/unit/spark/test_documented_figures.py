@@ -27,7 +27,9 @@ def paragraph(beginning: str) -> str:
 
 def test_the_ratios_to_the_connector_are_those_of_the_benchmarks() -> None:
     found = paragraph("`python -m benchmarks.export --spark --connector`")
-    pattern = r"`kctl export` was (.+?) \(1 KB values\) and (.+?) \(100 B\).*`kctl spark export` (.+?) and (.+?),"
+    pattern = (
+        r"`kctl export` was (.+?) \(1 KB values\) and (.+?) \(100 B\).*`kctl export --engine spark` (.+?) and (.+?),"
+    )
     documented = re.search(pattern, found)
     assert documented
     local, spark = rows("Exports")["to the connector"]

@@ -25,6 +25,8 @@ COMMAND_CACHE_FILES_MAX = bound(
     "files",
     on_excess="the oldest ones are deleted",
 )
+FULL_HELP = "help all"
+"""The name of the page of `kctl --help --all` among those of commands."""
 _BYTES_MAX = 1 << 20
 _NAME = re.compile(r"(?:[a-z][a-z-]*(?: [a-z][a-z-]*)?)?")
 _PACKAGE = os.path.dirname(os.path.abspath(kctl.__file__))

@@ -18,8 +18,8 @@ from kctl.commands.frame.options.parameters import (
     flags_of,
     help_of,
     output_options,
+    query_options,
 )
-from kctl.commands.frame.query import query_options
 from kctl.commands.frame.root import NOUNS, all_commands, app
 
 # Man pages: one for the program and one for each noun.
@@ -169,7 +169,7 @@ INTRODUCTION = """\
 - Names, keys, values and messages cannot control the terminal.  Control and invisible format characters, line
   separators and bytes that are not UTF-8 are escaped: in `table` and `plain` as `\\t`, `\\n`, `\\xNN`, `\\uNNNN` or
   `\\UNNNNNNNN`, and a backslash as `\\\\`; in `json`, `jsonl` and `yaml` as `\\uNNNN`.  `--compat` and
-  `kctl zookeeper get` write the bytes unchanged, except to a terminal.
+  `kctl broker zookeeper-get` write the bytes unchanged, except to a terminal.
 - A table fits the terminal: cells wrap between words, and rows that do not fit become blocks of one line per column.
   In a pipe or file, the length of lines is not limited.
 - `json` is exactly one document, also when the command fails:

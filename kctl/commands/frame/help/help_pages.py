@@ -8,10 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from kctl.commands.frame.help.command_cache import Described, read_described, store_described
+from kctl.commands.frame.help.command_cache import FULL_HELP, Described, read_described, store_described
 
 PAGE_COLUMNS = 80
 """The width of the pages; lines of examples may be longer."""
+_REQUESTS_OF_ALL = (["--all", "--help"], ["--all", "-h"], ["--all", "help"])
 _TITLE = re.compile(r"^[A-Z][A-Za-z ]*:", re.MULTILINE)
 
 
@@ -37,12 +38,21 @@ def page_for(arguments: Sequence[str], *, columns: int | None, with_styles: bool
     None unless the command line is the name of a command followed by --help or -h, and if the terminal with this number
     of columns is too narrow; `columns` is None if the output is not a terminal.
     """
+    if columns is not None and columns < PAGE_COLUMNS:
+        return None
+    if sorted(arguments) in _REQUESTS_OF_ALL:
+        found = described(FULL_HELP)
+        return None if found is None else _styled(found.page, with_styles=with_styles)
     *command, last = arguments or [""]
-    if last not in {"--help", "-h"} or (columns is not None and columns < PAGE_COLUMNS):
+    if last not in {"--help", "-h"}:
         return None
     if any(not word or word.startswith("-") or " " in word for word in command):
         return None
     found = described(" ".join(command))
     if found is None:
         return None
-    return _TITLE.sub("\x1b[1m\\g<0>\x1b[0m", found.page) if with_styles else found.page
+    return _styled(found.page, with_styles=with_styles)
+
+
+def _styled(page: str, *, with_styles: bool) -> str:
+    return _TITLE.sub("\x1b[1m\\g<0>\x1b[0m", page) if with_styles else page

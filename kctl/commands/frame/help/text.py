@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import functools
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kctl.commands.frame.exit_status import MEANINGS
 from kctl.commands.frame.options.parameters import (
+    CLUSTER_PANEL,
+    OUTPUT_PANEL,
+    QUERY_PANEL,
     Parameter,
+    change_options,
+    cluster_options,
     flags_of,
     help_of,
     is_argument,
     is_flag,
     metavar_of,
+    output_options,
+    query_options,
     repeats,
 )
 
 WIDTH = 80
+COMMON_PANELS = {CLUSTER_PANEL: "--bootstrap-server", OUTPUT_PANEL: "--format", QUERY_PANEL: "--watch"}
+"""Options that many commands have, by the title under which `kctl --help --all` lists them, with the best known."""
 NAME_COLUMN_MAX = 34
 
 
@@ -28,17 +38,52 @@ def write_command_help(command: Any, ctx: Any, formatter: Any) -> None:
     _write_examples(formatter, command)
     if description:
         _write_text(formatter, description)
+    common: list[str] = []
     for title, params in panels(command.params).items():
-        _write_table(formatter, title, [(parameter_column(param), help_of(param)) for param in params])
-    write_exit_statuses(formatter)
+        own = [param for param in params if param not in common_options()]
+        if len(own) < len(params):
+            common.append(COMMON_PANELS[title])
+        if own:
+            write_parameters(formatter, title, own)
+    formatter.write(f"\n{', '.join(common)} and others, exit statuses: kctl --help --all\n")
 
 
-def write_group_help(group: Any, ctx: Any, formatter: Any, members: Iterable[tuple[str, str]], title: str) -> None:
-    """Write the help of a noun, or of the program, to click's `formatter`."""
+def write_group_help(group: Any, ctx: Any, formatter: Any, tables: Mapping[str, Iterable[tuple[str, str]]]) -> None:
+    """Write the help of a noun, or of the program, to click's `formatter`; `tables` are its members by title."""
     formatter.write_usage(ctx.command_path, group.subcommand_metavar)
     _write_text(formatter, str(group.help or ""))
-    _write_table(formatter, title, members)
+    for title, members in tables.items():
+        _write_table(formatter, title, members)
     _write_examples(formatter, group)
+
+
+def write_first_page(formatter: Any, sections: Mapping[str, Iterable[str]]) -> None:
+    """Write the help of the program on 15 lines: the nouns by the work that they are for."""
+    formatter.write("Usage: kctl NOUN [VERB] [ARGUMENTS] [OPTIONS]\n\n")
+    for title, nouns in sections.items():
+        formatter.write(f"  {title:<14}{', '.join(nouns)}\n")
+    formatter.write(
+        "\nkctl NOUN --help       verbs of a noun           kctl doctor        what to do first\n"
+        "kctl NOUN VERB --help  examples and options      kctl broker start  a broker of your own\n"
+        "kctl --help --all      all commands, common options, exit statuses\n"
+    )
+
+
+@functools.cache
+def common_options() -> list[Parameter]:
+    """Return the options that help describes once for all commands."""
+    return [*cluster_options(), *change_options(), *output_options(), *query_options()]
+
+
+def write_common_options(formatter: Any) -> None:
+    """Write the options that many commands have."""
+    for title, params in panels(common_options()).items():
+        write_parameters(formatter, title, params)
+
+
+def write_parameters(formatter: Any, title: str, params: Iterable[Parameter]) -> None:
+    """Write a table of options or arguments."""
+    _write_table(formatter, title, [(parameter_column(param), help_of(param)) for param in params])
 
 
 def write_exit_statuses(formatter: Any) -> None:
@@ -80,7 +125,7 @@ def usage_pieces(command: Any) -> list[str]:
 
 
 def parameter_column(param: Parameter) -> str:
-    """`--partitions N`, `-n, --max-records N`, or the metavar of an argument."""
+    """`--partitions N`, `-n, --max-messages N`, or the metavar of an argument."""
     if is_argument(param):
         return _argument(param)
     names = ", ".join(flags_of(param))

@@ -27,6 +27,7 @@ from kctl.commands.frame.options.values import (
     parse_time_ms,
 )
 from kctl.errors import UsageError
+from kctl.output.quantities import property_value
 
 _moment_ms: ContextVar[int] = ContextVar("moment_ms", default=0)
 
@@ -161,6 +162,25 @@ class Pair(tuple[str, str]):
     def __new__(cls, text: str | Self) -> Self:
         """Read the text; a value that is read already stays as it is.  Raises UsageError."""
         return text if isinstance(text, cls) else super().__new__(cls, parse_pair(str(text)))
+
+
+class Property(Pair):
+    """A property and its value, which may have a unit: `retention.ms=7d`, `segment.bytes=1 GiB`."""
+
+    __slots__ = ()
+
+    def __new__(cls, text: str | Self) -> Self:
+        """Read the text; a value that is read already stays as it is.  Raises UsageError."""
+        if isinstance(text, cls):
+            return text
+        name, value = parse_pair(str(text))
+        return tuple.__new__(cls, (name, property_value(name, value)))
+
+
+PropertiesToSet = Annotated[
+    list[Property] | None,
+    typer.Option("--set", parser=Property, help="Set a property, such as retention.ms=7d or segment.bytes=1GiB."),
+]
 
 
 def list_of(partitions: Partitions | None) -> list[int] | None:

@@ -11,7 +11,9 @@ import typer
 import typer.main
 
 from kctl.commands.frame.options.option_types import Duration
+from kctl.commands.frame.options.values import Expectation, parse_expectation
 from kctl.commands.frame.options.vocabulary import Values
+from kctl.output.quantities import INT32_MAX
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -34,7 +36,7 @@ def is_flag(param: Parameter) -> bool:
 
 
 def flags_of(param: Parameter) -> tuple[str, ...]:
-    """`-n`, `--max-records`; empty for an argument."""
+    """`-n`, `--max-messages`; empty for an argument."""
     return () if is_argument(param) else tuple(sorted(param.opts, key=lambda flag: flag.startswith("--")))
 
 
@@ -124,6 +126,7 @@ _NAMES_OF_PARAMETERS = {
     ("user", "NAME"): "users",
     ("operation", "NAME"): "operations",
     ("transactional_id", "ID"): "transactions",
+    ("command_property", "NAME=VALUE"): "client-properties",
     ("config", "NAME=VALUE"): "topic-properties",
     ("delete_config", "NAME"): "topic-property-names",
     ("set_", "NAME=VALUE"): "resource-properties",
@@ -179,6 +182,7 @@ DEFAULT_TIMEOUT_MS = 30_000
 CLUSTER_PANEL = "Cluster options"
 OUTPUT_PANEL = "Output options"
 QUERY_PANEL = "Options of lists"
+INTERVAL_DEFAULT = "2s"
 
 
 class ClusterOptions(NamedTuple):
@@ -200,6 +204,15 @@ class ClusterOptions(NamedTuple):
             "--command-config",
             metavar="FILE",
             help="Properties file with client settings, as Kafka's tools take it; also KCTL_COMMAND_CONFIG.",
+            rich_help_panel=CLUSTER_PANEL,
+        ),
+    ] = None
+    command_property: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--command-property",
+            metavar="NAME=VALUE",
+            help="A client setting, before those of --command-config; no secrets.  Repeatable.",
             rich_help_panel=CLUSTER_PANEL,
         ),
     ] = None
@@ -268,7 +281,17 @@ class OutputOptions(NamedTuple):
     ] = None
     header: Annotated[
         bool,
-        typer.Option("--header", help="With plain, begin with a line of column titles.", rich_help_panel=OUTPUT_PANEL),
+        typer.Option(
+            "--header",
+            help="Begin with a line of column titles in plain too, as in a pipe.",
+            rich_help_panel=OUTPUT_PANEL,
+        ),
+    ] = False
+    no_header: Annotated[
+        bool,
+        typer.Option(
+            "--no-header", help="No line of column titles, as in table and csv.", rich_help_panel=OUTPUT_PANEL
+        ),
     ] = False
     schema: Annotated[
         bool,
@@ -298,6 +321,42 @@ class OutputOptions(NamedTuple):
     debug: Annotated[
         bool, typer.Option("--debug", help="Show the traceback of an error.", rich_help_panel=OUTPUT_PANEL)
     ] = False
+
+
+class QueryOptions(NamedTuple):
+    """The options of the commands that list something."""
+
+    expect: Annotated[
+        Expectation | None,
+        typer.Option(
+            "--expect",
+            metavar="N",
+            parser=parse_expectation,
+            help="Exit with status 3 unless there are N rows; also '>=N', '>N', '<=N', '<N' and '!=N'.",
+            rich_help_panel=QUERY_PANEL,
+        ),
+    ] = None
+    watch: Annotated[
+        Duration | None,
+        typer.Option(
+            "--watch",
+            metavar="[DURATION]",
+            parser=Duration.within("100ms", "1h"),
+            help=f"Repeat at this interval, by default {INTERVAL_DEFAULT}, until interrupted or until --expect holds.",
+            rich_help_panel=QUERY_PANEL,
+        ),
+    ] = None
+    rounds: Annotated[
+        int | None,
+        typer.Option(
+            "--rounds",
+            metavar="N",
+            help="With --watch: end after N rounds.",
+            min=1,
+            max=INT32_MAX,
+            rich_help_panel=QUERY_PANEL,
+        ),
+    ] = None
 
 
 @functools.cache
@@ -357,7 +416,7 @@ def signature_of(group: type[NamedTuple]) -> inspect.Signature:
 
 
 def cluster_options() -> list[Parameter]:
-    """--bootstrap-server, --command-config, --profile, --resolve and --timeout."""
+    """--bootstrap-server, --command-config, --command-property, --profile, --resolve and --timeout."""
     return options_in(ClusterOptions)
 
 
@@ -374,3 +433,8 @@ def consent_options() -> list[Parameter]:
 def output_options() -> list[Parameter]:
     """--format, --schema, --header, --human, --no-color, --quiet and --debug."""
     return options_in(OutputOptions)
+
+
+def query_options() -> list[Parameter]:
+    """Return --expect, --watch and --rounds, of the commands that list something."""
+    return options_in(QueryOptions)

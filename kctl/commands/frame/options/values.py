@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 from kctl.admin.topics.offsets import END, START, Anchor, OffsetSpec
 from kctl.errors import UsageError
-from kctl.output.quantities import INT64_MAX, parse_integer
+from kctl.output.quantities import INT64_MAX, duration_ms_of, parse_integer, size_bytes_of
 
 # Syntax of times and durations, which is the same for all options. Pure: callers pass now_ms.
 #
@@ -42,8 +42,6 @@ _EPOCH_MS = re.compile(r"[0-9]{13}")
 _TIME_OF_DAY = re.compile(r"([0-9]{1,2}):([0-5][0-9])(?::([0-5][0-9])(?:\.([0-9]{1,3}))?)?Z?", re.ASCII)
 _COMPACT_DATE = re.compile(r"[0-9]{8}")
 _DAY_MS = 86_400_000
-_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
-_DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d|w)")
 _ISO_DURATION = re.compile(
     r"([+-]?)P(?:([+-]?[0-9]+)D)?(?:T(?=.)(?:([+-]?[0-9]+)H)?(?:([+-]?[0-9]+)M)?(?:([+-]?[0-9]+(?:[.,][0-9]*)?)S)?)?\Z",
     re.ASCII | re.IGNORECASE,
@@ -140,10 +138,10 @@ def _duration_ms(text: str) -> float:
         days, hours, minutes, seconds = (float((group or "0").replace(",", ".")) for group in iso.groups()[1:])
         duration_ms = (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000
         return -duration_ms if iso[1] == "-" else duration_ms
-    parts = _DURATION_PART.findall(text)
-    if not parts or "".join(number + unit for number, unit in parts) != text:
+    with_units_ms = duration_ms_of(text)
+    if with_units_ms is None:
         raise UsageError(f"'{text}' is not a valid duration; use 500ms, 10s, 5m, 1h30m, 2d or PT1H30M")
-    return sum(float(number) * _UNITS_MS[unit] for number, unit in parts)
+    return with_units_ms
 
 
 # The grammar of offsets, sizes and lists: one parser for every command. `times` has that of times and durations.
@@ -159,8 +157,6 @@ def _duration_ms(text: str) -> float:
 NO_TIMESTAMP = -1
 _PARTITION_MAX = 999_999
 """More than any topic can have; limits the memory that a range can take."""
-
-_SIZE = re.compile(r"([0-9]+)([kmg]?)b?\Z", re.ASCII | re.IGNORECASE)
 
 
 def parse_ip_address(text: str, option: str) -> str:
@@ -219,11 +215,12 @@ def parse_number_range(text: str | None, option: str) -> range | None:
 
 def parse_size(text: str) -> int:
     """Read a number of bytes.  Raises UsageError."""
-    match = _SIZE.match(text)
-    if not match:
-        raise UsageError(f"'{text}' is not a valid size; use 100, 64k, 10m or 1g")
-    shift = {"": 0, "k": 10, "m": 20, "g": 30}[match[2].lower()]
-    return parse_integer(match[1], f"the number of '{text}'", high=INT64_MAX >> shift) << shift
+    size_bytes = size_bytes_of(text)
+    if size_bytes is None:
+        raise UsageError(f"'{text}' is not a valid size; use 100, 64k, 10m or 1 GiB")
+    if size_bytes > INT64_MAX:
+        raise UsageError(f"'{text}' is larger than {INT64_MAX} bytes")
+    return size_bytes
 
 
 def parse_rate(text: str) -> int:

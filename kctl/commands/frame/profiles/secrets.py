@@ -21,6 +21,11 @@ _SECRET = re.compile(
 _KEYSTORE = re.compile(r"ssl\.keystore\.location$", re.IGNORECASE)
 
 
+def is_secret(name: str) -> bool:
+    """Return whether a property of that name has a secret as its value."""
+    return bool(_SECRET.search(name))
+
+
 def read_properties(path: str) -> dict[str, str]:
     """Return the properties in a file.  Raises UsageError."""
     try:

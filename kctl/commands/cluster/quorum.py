@@ -10,7 +10,6 @@ from kctl.admin.cluster.quorum import describe_metadata_quorum
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
-from kctl.commands.frame.lazy_group import verb_group
 from kctl.commands.frame.options.values import format_time
 from kctl.commands.frame.output.shown import shows
 from kctl.commands.frame.query import QueryCommand
@@ -21,15 +20,7 @@ if TYPE_CHECKING:
     from kctl.admin.cluster.quorum import QuorumReplica
 
 
-app = typer.Typer(
-    cls=verb_group(__name__, ["describe"]),
-    help="Describe the controllers of a KRaft cluster.",
-    subcommand_metavar="VERB [ARGUMENTS] [OPTIONS]",
-    add_completion=False,
-)
-
-
-# `kctl metadata-quorum describe`.
+# `kctl cluster quorum`.
 
 
 verbs = typer.Typer(add_completion=False)
@@ -63,12 +54,12 @@ class QuorumItem(NamedTuple):
 
 
 @verbs.command(
-    "describe",
+    "quorum",
     cls=QueryCommand,
     epilog=examples(
-        "kctl metadata-quorum describe",
-        "kctl metadata-quorum describe --replication",
-        "kctl metadata-quorum describe --replication --format json",
+        "kctl cluster quorum",
+        "kctl cluster quorum --replication",
+        "kctl cluster quorum --replication --format json",
     ),
 )
 @shows(ReplicaRow, instead=QuorumItem)

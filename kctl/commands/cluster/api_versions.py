@@ -1,4 +1,4 @@
-"""`kctl api-versions`: show the API versions that the brokers support."""
+"""`kctl cluster api-versions`: show the API versions that the brokers support."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from kctl.admin.cluster.features import BrokerApis, ComparedApi, Range
 
 
-# `kctl api-versions`.
+# `kctl cluster api-versions`.
 
 
-app = typer.Typer(add_completion=False)
+verbs = typer.Typer(add_completion=False)
 
 
 class BrokerRange(NamedTuple):
@@ -46,10 +46,12 @@ class ApiItem(NamedTuple):
     brokers: list[BrokerRange]
 
 
-@app.command(
+@verbs.command(
     "api-versions",
     cls=QueryCommand,
-    epilog=examples("kctl api-versions", "kctl api-versions --differing", "kctl api-versions --format json"),
+    epilog=examples(
+        "kctl cluster api-versions", "kctl cluster api-versions --differing", "kctl cluster api-versions --format json"
+    ),
 )
 @shows(ApiItem)
 def api_versions(

@@ -11,7 +11,6 @@ from kctl.commands.frame.command import ClusterCommand
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
-from kctl.commands.frame.lazy_group import verb_group
 from kctl.commands.frame.options.option_types import Duration
 from kctl.commands.frame.output.rows import outcome_error
 from kctl.commands.frame.output.shown import shows
@@ -23,15 +22,7 @@ if TYPE_CHECKING:
     from kctl.client.cluster import ClusterClient
 
 
-app = typer.Typer(
-    cls=verb_group(__name__, ["replicas"]),
-    help="Check that replicas hold the same records.",
-    subcommand_metavar="VERB [ARGUMENTS] [OPTIONS]",
-    add_completion=False,
-)
-
-
-# `kctl verify replicas`.
+# `kctl cluster verify`.
 
 
 verbs = typer.Typer(add_completion=False)
@@ -68,12 +59,12 @@ class ReplicasRow(NamedTuple):
 
 
 @verbs.command(
-    "replicas",
+    "verify",
     cls=ClusterCommand,
     epilog=examples(
-        "kctl verify replicas",
-        "kctl verify replicas --topic orders --topic payments --format json",
-        "kctl verify replicas --topic orders --interval 10s",
+        "kctl cluster verify",
+        "kctl cluster verify --topic orders --topic payments --format json",
+        "kctl cluster verify --topic orders --interval 10s",
     ),
 )
 @shows(ReplicasRow)

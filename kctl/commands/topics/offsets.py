@@ -14,7 +14,6 @@ from kctl.commands.compat.java import Compat
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
-from kctl.commands.frame.lazy_group import verb_group
 from kctl.commands.frame.options.option_types import Partitions, list_of
 from kctl.commands.frame.options.values import format_time, known_time, parse_time_ms
 from kctl.commands.frame.output.rows import exception_error, known
@@ -31,15 +30,7 @@ if TYPE_CHECKING:
     from kctl.client.consuming.list_offsets import OffsetAt
 
 
-app = typer.Typer(
-    cls=verb_group(__name__, ["get"]),
-    help="Look up offsets of partitions.",
-    subcommand_metavar="VERB [ARGUMENTS] [OPTIONS]",
-    add_completion=False,
-)
-
-
-# `kctl offsets get`.
+# `kctl topics offsets`.
 
 
 _EPOCH_MS_DIGITS = 13
@@ -69,12 +60,12 @@ class TopicFailureRow(NamedTuple):
 
 
 @verbs.command(
-    "get",
+    "offsets",
     cls=QueryCommand,
     epilog=examples(
-        "kctl offsets get orders",
-        "kctl offsets get orders payments --time earliest",
-        "kctl offsets get orders --time @2026-11-21T09:30:00Z --partition 0,3-5",
+        "kctl topics offsets orders",
+        "kctl topics offsets orders payments --time earliest",
+        "kctl topics offsets orders --time @2026-11-21T09:30:00Z --partition 0,3-5",
     ),
 )
 @shows(OffsetRow, TopicFailureRow)

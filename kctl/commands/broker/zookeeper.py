@@ -18,7 +18,6 @@ from kctl.commands.frame.command import LocalCommand
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
-from kctl.commands.frame.lazy_group import verb_group
 from kctl.commands.frame.options.log_format import LogFormatOption, log_format_of
 from kctl.commands.frame.output.shown import shows, shows_one
 from kctl.errors import ClusterUnreachable, ConfigError, NoNodeError, UsageError, ZooKeeperError
@@ -31,14 +30,6 @@ from kctl.zookeeper.session import ZooKeeperSession
 
 if TYPE_CHECKING:
     from kctl.zookeeper.operations import ZnodeStat
-
-
-app = typer.Typer(
-    cls=verb_group(__name__, ["start", "ls", "get", "stat"]),
-    help="Run the ZooKeeper-compatible service; read znodes of any ensemble.",
-    subcommand_metavar="VERB [ARGUMENTS] [OPTIONS]",
-    add_completion=False,
-)
 
 
 # Options of `kctl zookeeper` that select the ensemble.
@@ -59,7 +50,7 @@ TlsConfigFile = Annotated[
 ]
 
 
-# `kctl zookeeper start`.
+# `kctl broker zookeeper-start`.
 
 
 verbs = typer.Typer(add_completion=False)
@@ -69,9 +60,9 @@ DEFAULT_PORT = 2181
 
 
 @verbs.command(
-    "start",
+    "zookeeper-start",
     cls=LocalCommand,
-    epilog=examples("kctl zookeeper start", "kctl zookeeper start --data-dir /srv/zookeeper --port 2181"),
+    epilog=examples("kctl broker zookeeper-start", "kctl broker zookeeper-start --data-dir /srv/zookeeper --port 2181"),
 )
 def start(
     ctx: typer.Context,
@@ -124,7 +115,7 @@ async def _serve(run: Invocation, data_dir: Path, port: int, stop_with: int | No
         where = "" if server.connect == DEFAULT_CONNECT else f" --zookeeper {server.connect}"
         if shows_next_steps:
             run.console.note(f"ZooKeeper serving on {server.connect}, data in {data_dir}; try:")
-            run.console.note(f"  kctl zookeeper ls /{where}")
+            run.console.note(f"  kctl broker zookeeper-ls /{where}")
             run.console.flush()
         await end
     finally:
@@ -185,7 +176,7 @@ def _require_path(path: str) -> None:
         raise UsageError(f"{path} is not the path of a znode: those begin with / and do not end with it")
 
 
-# `kctl zookeeper ls`.
+# `kctl broker zookeeper-ls`.
 
 
 class ChildRow(NamedTuple):
@@ -196,9 +187,9 @@ class ChildRow(NamedTuple):
 
 
 @verbs.command(
-    "ls",
+    "zookeeper-ls",
     cls=LocalCommand,
-    epilog=examples("kctl zookeeper ls /brokers/ids", "kctl zookeeper ls / --zookeeper zk1:2181/kafka"),
+    epilog=examples("kctl broker zookeeper-ls /brokers/ids", "kctl broker zookeeper-ls / --zookeeper zk1:2181/kafka"),
 )
 @shows(ChildRow)
 def list_children(
@@ -268,13 +259,13 @@ def znode_row(path: str, data: str, encoding: str, stat: ZnodeStat) -> ZnodeRow:
     return ZnodeRow(data=data, encoding=encoding, **stat_row(path, stat)._asdict())
 
 
-# `kctl zookeeper get`.
+# `kctl broker zookeeper-get`.
 
 
 @verbs.command(
-    "get",
+    "zookeeper-get",
     cls=LocalCommand,
-    epilog=examples("kctl zookeeper get /controller", "kctl zookeeper get /cluster/id --format json"),
+    epilog=examples("kctl broker zookeeper-get /controller", "kctl broker zookeeper-get /cluster/id --format json"),
 )
 @shows_one(ZnodeRow)
 def get(
@@ -308,10 +299,10 @@ def _as_text(data: bytes) -> tuple[str, str]:
         return base64.b64encode(data).decode(), "base64"
 
 
-# `kctl zookeeper stat`.
+# `kctl broker zookeeper-stat`.
 
 
-@verbs.command("stat", cls=LocalCommand, epilog=examples("kctl zookeeper stat /brokers/ids/0"))
+@verbs.command("zookeeper-stat", cls=LocalCommand, epilog=examples("kctl broker zookeeper-stat /brokers/ids/0"))
 @shows_one(StatRow)
 def stat(
     ctx: typer.Context,

@@ -23,7 +23,6 @@ from kctl.commands.frame.command import ChangingCommand
 from kctl.commands.frame.exit_status import ExitStatus, Refused
 from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
-from kctl.commands.frame.lazy_group import verb_group
 from kctl.commands.frame.options.option_types import Duration
 from kctl.commands.frame.options.values import format_time
 from kctl.commands.frame.output.rows import code_error, known, outcome_error
@@ -40,14 +39,6 @@ if TYPE_CHECKING:
 
     from kctl.admin.topics.transactions import OpenTransaction, Transaction
     from kctl.client.cluster import ClusterClient
-
-
-app = typer.Typer(
-    cls=verb_group(__name__, ["list", "describe", "find-hanging", "abort"]),
-    help="Describe transactions, find hanging ones and abort them.",
-    subcommand_metavar="VERB [ARGUMENTS] [OPTIONS]",
-    add_completion=False,
-)
 
 
 # Warnings about brokers and coordinators that did not respond.

@@ -13,7 +13,6 @@ from kctl.commands.frame.command import ChangingCommand
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
-from kctl.commands.frame.lazy_group import verb_group
 from kctl.commands.frame.options.option_types import SignedDuration, Time
 from kctl.commands.frame.output.rows import outcome_error
 from kctl.commands.frame.output.shown import shows
@@ -32,15 +31,7 @@ if TYPE_CHECKING:
     from kctl.model import TopicPartition
 
 
-app = typer.Typer(
-    cls=verb_group(__name__, ["reset"]),
-    help="Reset applications of Kafka Streams.",
-    subcommand_metavar="VERB [ARGUMENTS] [OPTIONS]",
-    add_completion=False,
-)
-
-
-# `kctl streams reset`.
+# `kctl groups reset-streams`.
 
 
 verbs = typer.Typer(add_completion=False)
@@ -62,13 +53,13 @@ class ActionRow(NamedTuple):
 
 
 @verbs.command(
-    "reset",
+    "reset-streams",
     cls=ChangingCommand,
     epilog=examples(
-        "kctl streams reset word-count --input-topic lines",
-        "kctl streams reset word-count --input-topic lines --yes",
-        "kctl streams reset word-count --input-topic lines --to-datetime 2026-11-21T09:30:00Z --yes",
-        "kctl streams reset word-count --intermediate-topic words --internal-topic word-count-counts-changelog --yes",
+        "kctl groups reset-streams word-count --input-topic lines",
+        "kctl groups reset-streams word-count --input-topic lines --yes",
+        "kctl groups reset-streams word-count --input-topic lines --to-datetime 2026-11-21T09:30:00Z --yes",
+        "kctl groups reset-streams word-count --intermediate-topic words --internal-topic counts-changelog --yes",
     ),
 )
 @shows(ActionRow)

@@ -11,7 +11,6 @@ from kctl.admin.topics.transactions import describe_producers
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
-from kctl.commands.frame.lazy_group import verb_group
 from kctl.commands.frame.options.option_types import Partitions, list_of
 from kctl.commands.frame.options.values import format_time
 from kctl.commands.frame.output.rows import exception_error, known
@@ -32,15 +31,7 @@ if TYPE_CHECKING:
     """The producers of a partition, or an error; the partition is None if the error is about the topic."""
 
 
-app = typer.Typer(
-    cls=verb_group(__name__, ["describe"]),
-    help="Describe idempotent and transactional producers.",
-    subcommand_metavar="VERB [ARGUMENTS] [OPTIONS]",
-    add_completion=False,
-)
-
-
-# `kctl producers describe`.
+# `kctl transactions describe-producers`.
 
 
 verbs = typer.Typer(add_completion=False)
@@ -72,9 +63,12 @@ class PartitionFailureRow(NamedTuple):
 
 
 @verbs.command(
-    "describe",
+    "describe-producers",
     cls=QueryCommand,
-    epilog=examples("kctl producers describe orders", "kctl producers describe orders --partition 0,3-5 --open"),
+    epilog=examples(
+        "kctl transactions describe-producers orders",
+        "kctl transactions describe-producers orders --partition 0,3-5 --open",
+    ),
 )
 @shows(ProducerRow, PartitionFailureRow)
 def describe(
