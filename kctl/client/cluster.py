@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from copy import copy
+from datetime import UTC, datetime
 from enum import IntEnum
 from typing import Self, TypeVar
 
@@ -22,8 +23,24 @@ from kctl.system.reference_cycles import copy_of
 
 T = TypeVar("T")
 
+DESCRIBE_QUORUM_KEY = 55
+"""Only brokers of KRaft clusters, and controllers, have this API."""
+CONTROLLERS_VERSION_MIN = 1
+"""The first version of DescribeCluster for controllers (KIP-919)."""
 ANOTHER_BROKER_MS = 5_000
 """How long a producer waits for metadata from one broker, if there are others."""
+
+
+QUORUM_SHARE = 3
+"""A leader of the metadata quorum is waited for at most this fraction of the time that a command has."""
+
+
+def lost_quorum_text(seen: datetime, reason: str) -> str:
+    """Return what a lost quorum means.
+
+    No node says when the leader was lost: `seen` is the time of the first observation.
+    """
+    return f"no quorum leader: metadata is frozen since {seen:%Y-%m-%dT%H:%M:%SZ} or earlier ({reason})"
 
 
 class CoordinatorType(IntEnum):
@@ -47,6 +64,8 @@ class ClusterClient:
         """Connections by host, port and purpose; "" is the shared one."""
         self._metadata: ClusterMetadata | None = None
         self._resolved = dict(settings.resolved)
+        self._has_quorum = False
+        """Whether the metadata quorum of a KRaft cluster was seen with a leader."""
         self._coordinators: dict[tuple[CoordinatorType, str], tuple[str, int]] = {}
 
     async def __aenter__(self) -> Self:
@@ -184,18 +203,53 @@ class ClusterClient:
         return await retry(attempt, deadline=self.deadline(), codes=codes)
 
     async def on_controller(self, work: Callable[[Connection], Awaitable[T]]) -> T:
-        """Run `work` on the active controller; retry if `work` raises ApiError(NOT_CONTROLLER).
+        """Run `work` on the active controller, in a KRaft cluster through any broker that is reached.
+
+        Retry if `work` raises ApiError(NOT_CONTROLLER).  Raises ClusterUnreachable, before anything is sent, if the
+        metadata quorum has no leader.
 
         Does not retry after a lost connection, because the controller may have performed the request.
         """
 
         async def attempt() -> T:
+            connection = await self.any_broker()
+            if connection.versions.has(DESCRIBE_QUORUM_KEY, 0) and not self.settings.are_controllers:
+                await self.check_quorum(connection)
+                return await work(connection)  # KRaft: its metadata name any broker, and any broker forwards.
             metadata = await self._request_metadata([])
             if metadata.controller_id not in metadata.brokers:
                 raise ApiError(ErrorCode.NOT_CONTROLLER, "the cluster has no active controller")
             return await work(await self.broker(metadata.controller_id))
 
         return await retry(attempt, deadline=self.deadline(), codes=CONTROLLER_MOVED, is_repeatable=False)
+
+    async def check_quorum(self, connection: Connection) -> None:
+        """Return if the metadata quorum has a leader, or the user may not see it, or there is none without KRaft.
+
+        To be called before a change that a broker forwards: without a leader it would not answer, and the outcome of
+        the change would be unknown.  Raises ClusterUnreachable.
+        """
+        if self._has_quorum or self.settings.are_controllers or not connection.versions.has(DESCRIBE_QUORUM_KEY, 0):
+            return
+        from kctl.protocol.apis.describe_quorum import (  # noqa: PLC0415 - only for what the controller does
+            METADATA_LOG,
+            DescribeQuorumRequest,
+            DescribeQuorumResponse,
+        )
+
+        asked, start_ms = datetime.now(UTC), self.transport.monotonic_ms()
+        limit_ms = max(1, self.deadline().remaining_ms // QUORUM_SHARE)
+        try:
+            await connection.send(
+                DescribeQuorumRequest(topics=METADATA_LOG), DescribeQuorumResponse, timeout_ms=limit_ms
+            )
+        except ConnectionLost as lost:
+            await connection.close()
+            if self.transport.monotonic_ms() - start_ms < limit_ms:
+                # The broker has ended; nothing that changes the cluster was sent to it.
+                raise ApiError(ErrorCode.NOT_CONTROLLER, str(lost)) from None
+            raise ClusterUnreachable(lost_quorum_text(asked, str(lost))) from None
+        self._has_quorum = True
 
     async def on_coordinator(
         self,
@@ -283,9 +337,38 @@ class ClusterClient:
         timeout_ms: int | None = None,
     ) -> ClusterMetadata:
         """Return the metadata from the cache of one broker, which may differ from others.  Raises ConnectionLost."""
+        if self.settings.are_controllers:
+            return await self._controllers_from(connection, topics, timeout_ms)
         requested = None if topics is None else [MetadataRequestTopic(name=name) for name in sorted(topics)]
         request = MetadataRequest(topics=requested, allow_auto_topic_creation=creates_topics)
         return metadata_of(await connection.send(request, MetadataResponse, timeout_ms=timeout_ms))
+
+    async def _controllers_from(
+        self, connection: Connection, topics: Collection[str] | None, timeout_ms: int | None
+    ) -> ClusterMetadata:
+        """Return the controllers in place of brokers: they answer no Metadata (KIP-919).  Raises ApiError."""
+        from kctl.protocol.apis.describe_cluster import (  # noqa: PLC0415 - only with --bootstrap-controller
+            ENDPOINT_CONTROLLERS,
+            DescribeClusterRequest,
+            DescribeClusterResponse,
+        )
+
+        if topics is None or topics:
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, "a controller has no topics: use --bootstrap-server")
+        if connection.versions.highest(DescribeClusterRequest) < CONTROLLERS_VERSION_MIN:
+            text = f"{connection.address} cannot be asked as a controller: this needs Kafka 3.7 or newer"
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, text)
+        request = DescribeClusterRequest(endpoint_type=ENDPOINT_CONTROLLERS)
+        response = await connection.send(request, DescribeClusterResponse, timeout_ms=timeout_ms)
+        if response.error_code == ErrorCode.MISMATCHED_ENDPOINT_TYPE:
+            text = f"{connection.address} is a broker, and not a controller: use --bootstrap-server"
+            raise ApiError(ErrorCode.MISMATCHED_ENDPOINT_TYPE, text)
+        if response.error_code:
+            raise ApiError(ErrorCode.of(response.error_code), response.error_message)
+        controllers = {node.broker_id: Broker(node.broker_id, node.host, node.port, node.rack) for node in sorted(
+            response.brokers, key=lambda node: node.broker_id
+        )}  # fmt: skip
+        return ClusterMetadata(response.cluster_id, response.controller_id, controllers, {})
 
     async def _request_metadata(self, topics: Collection[str] | None) -> ClusterMetadata:
         self._metadata = await self.metadata_from(await self.any_broker(), topics)
@@ -347,7 +430,7 @@ class ClusterClient:
             if budget.is_active and not budget.follows_elections:
                 budget.unreachable[host, port] = str(lost)
             raise
-        if connection.versions.is_too_old:
+        if connection.versions.is_too_old and not self.settings.are_controllers:
             await connection.close()
             text = f"the broker at {host}:{port} is older than Kafka {OLDEST_KAFKA}, which is the minimum"
             if connection.versions.is_controller:

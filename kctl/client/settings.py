@@ -53,6 +53,8 @@ class ClientSettings(NamedTuple):
     reconnect_backoff_ms: int = RECONNECT_BACKOFF_MS
     """reconnect.backoff.ms: the pause of a producer before it connects again to a broker; it doubles, as above."""
     reconnect_backoff_ms_max: int = RECONNECT_BACKOFF_MS_MAX
+    are_controllers: bool = False
+    """Whether `bootstrap` are controllers of a KRaft cluster, which take the place of its brokers (KIP-919)."""
 
     @property
     def response_timeout_ms(self) -> int:

@@ -220,9 +220,12 @@ def _page(console: Console, seen: Snapshot, rows: Sequence[FindingRow], unseen: 
     """Yield the diagnosis for people, as wide as the terminal, at most PAGE_WIDTH."""
     width = min(console.width or PAGE_WIDTH, PAGE_WIDTH)
     kind = {True: "KRaft", False: "ZooKeeper", None: "unknown kind"}[seen.is_kraft]
-    alive = sum(broker.is_listed for broker in seen.brokers)
+    listed, responding = sum(broker.is_listed for broker in seen.brokers), len(seen.responding)
+    brokers = (
+        counted(listed, "broker") if responding == listed else f"{responding} of {counted(listed, 'broker')} responding"
+    )
     yield (
-        f"cluster {escape_cell(seen.cluster_id or '-')} ({kind}): {counted(alive, 'broker')}, "
+        f"cluster {escape_cell(seen.cluster_id or '-')} ({kind}): {brokers}, "
         f"{counted(len(seen.topics), 'topic')}, {counted(len(seen.groups), 'group')}; read in "
         f"{seen.took_ms / 1000:.1f} s"
     )

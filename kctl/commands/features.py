@@ -22,6 +22,7 @@ from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
 from kctl.commands.frame.lazy_group import verb_group
 from kctl.commands.frame.options.option_types import Pair
+from kctl.commands.frame.options.parameters import BootstrapController
 from kctl.commands.frame.output.rows import known, outcome_error
 from kctl.commands.frame.output.shown import shows
 from kctl.commands.frame.query import QueryCommand
@@ -63,7 +64,7 @@ class FeatureRow(NamedTuple):
     "describe", cls=QueryCommand, epilog=examples("kctl features describe", "kctl features describe --format json")
 )
 @shows(FeatureRow)
-def describe(ctx: typer.Context) -> ExitStatus:
+def describe(ctx: typer.Context, *, bootstrap_controller: BootstrapController = None) -> ExitStatus:
     """Describe the features of the cluster: the levels that all brokers support and the finalized one.
 
     One row per feature.  A finalized level of 0 means that the feature is disabled.  EPOCH increases with each change
@@ -71,6 +72,7 @@ def describe(ctx: typer.Context) -> ExitStatus:
     has no features.
     """
     run: Invocation = ctx.obj
+    run.at_controllers(bootstrap_controller)
     found = run.on_brokers(describe_features)
     run.console.show(FeatureRow, [_row(found, feature) for feature in found.features])
     if not found.features:
@@ -190,6 +192,7 @@ def upgrade(
     feature: FeatureOption = None,
     metadata_version: MetadataVersionOption = None,
     dry_run: DryRunOption = False,
+    bootstrap_controller: BootstrapController = None,
 ) -> ExitStatus:
     """Finalize higher levels of features.
 
@@ -197,6 +200,7 @@ def upgrade(
     without loss of metadata.  Asks for confirmation on a terminal; elsewhere --yes is required (exit status 5).
     """
     run: Invocation = ctx.obj
+    run.at_controllers(bootstrap_controller)
     levels = levels_of(feature, metadata_version, low=1)
     return update(run, levels, UpdateType.UPGRADE, dry_run=dry_run)
 
@@ -223,12 +227,14 @@ def downgrade(
         bool, typer.Option("--unsafe", help="Allow a downgrade that loses metadata, if the controller supports it.")
     ] = False,
     dry_run: DryRunOption = False,
+    bootstrap_controller: BootstrapController = None,
 ) -> ExitStatus:
     """Finalize lower levels of features; level 0 disables a feature.
 
     Asks for confirmation on a terminal; elsewhere --yes is required (exit status 5).
     """
     run: Invocation = ctx.obj
+    run.at_controllers(bootstrap_controller)
     levels = levels_of(feature, metadata_version, low=0)
     kind = UpdateType.UNSAFE_DOWNGRADE if unsafe else UpdateType.SAFE_DOWNGRADE
     return update(run, levels, kind, dry_run=dry_run)

@@ -96,8 +96,16 @@ CLASSIC = "classic"
 CONSUMER = "consumer"
 """Type of groups with broker-side assignment (KIP-848)."""
 EPOCH_OF_STATIC_MEMBERS_AWAY = -2
-OTHER_TYPES = {"share": "kafka-share-groups.sh", "streams": "kafka-streams-groups.sh"}
-"""Group types that kctl only lists and deletes, with Kafka's tool for other operations."""
+SHARE = "share"
+"""Type of groups whose members read the same partitions (KIP-932); their offsets are not in __consumer_offsets."""
+STREAMS = "streams"
+"""Type of groups of Kafka Streams with broker-side assignment (KIP-1071)."""
+OTHER_TYPES = {SHARE: "kafka-share-groups.sh", STREAMS: "kafka-streams-groups.sh"}
+"""Group types that kctl only lists and deletes where brokers do not describe them, with Kafka's tool for the rest."""
+
+
+DESCRIBING_APIS = {SHARE: (77, 1), STREAMS: (89, 0)}
+"""Key and first version of the API that describes groups of these types."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,10 +144,14 @@ class GroupOffset:
     metadata: str
     log_end_offset: int
     error: ErrorCode = ErrorCode.NONE
+    reported_lag: int | None = None
+    """Of a share group: the records that are not acknowledged, which need not be the last ones (KIP-1226)."""
 
     @property
     def lag(self) -> int | None:
-        """End minus committed offset; None if either is unknown."""
+        """What is reported, else end minus committed offset; None if either is unknown."""
+        if self.reported_lag is not None:
+            return self.reported_lag
         if self.committed_offset < 0 or self.log_end_offset < 0:
             return None
         return max(0, self.log_end_offset - self.committed_offset)
@@ -171,5 +183,5 @@ class GroupDescription:
     @property
     def has_left(self) -> bool:
         """Whether consumers have joined it and all have left; jobs that commit without joining give it no protocol."""
-        has_joined = self.type == CONSUMER or self.protocol_type == PROTOCOL_TYPE
+        has_joined = self.type in {CONSUMER, SHARE, STREAMS} or self.protocol_type == PROTOCOL_TYPE
         return self.outcome.is_done and not self.members and has_joined

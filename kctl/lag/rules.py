@@ -12,6 +12,7 @@ from kctl.client.outcome import Outcome
 from kctl.errors import ApiError
 from kctl.lag.facts import Facts, GroupMember, LogRange, Position
 from kctl.model import TopicPartition
+from kctl.output.quantities import counted
 
 # How far a group is behind in one partition, and what that means. Pure; docs/lag.md states the same rules in prose.
 #
@@ -66,6 +67,7 @@ class Judgement(NamedTuple):
     """Why it is not OK; empty if it is."""
 
 
+NO_COMMIT = "there is no committed offset: it has expired, or there never was one"
 AFTER_END = "the committed offset is after the end: the topic was created again, or its log was truncated"
 
 
@@ -137,7 +139,7 @@ def _problems(facts: Facts, judgement: Judgement) -> Iterator[tuple[Verdict, str
     if facts.committed is not None and any(position.offset > facts.committed for position in _positions(facts)):
         yield Verdict.REWOUND, "the committed offset was set back"
     if facts.committed is None and facts.log.end > facts.log.start:
-        yield Verdict.WARN, "there is no committed offset: it has expired, or there never was one"
+        yield Verdict.WARN, NO_COMMIT
     patience_ms = _patience_ms(facts)
     if judgement.lag and not judgement.catches_up:
         if judgement.time_lag_ms is not None and judgement.time_lag_ms >= patience_ms:
@@ -335,6 +337,11 @@ class PartitionLag:
     judgement: Judgement | None
     error: ApiError | None = None
 
+    @property
+    def uncommitted_records(self) -> int:
+        """The offsets that the log has, if the group has committed none of the partition."""
+        return 0 if self.committed is not None or self.log is None else max(0, self.log.end - self.log.start)
+
 
 @dataclass(frozen=True, slots=True)
 class GroupLag:
@@ -380,6 +387,10 @@ class LagTotal(NamedTuple):
     """The sum of records and rates, the longest time lag and time to catch up, the age of the last commit, the
     shortest time left, and the most severe verdict with its reason.
     """
+    uncommitted_partitions: int = 0
+    """Partitions with records and without a committed offset, which count for no lag."""
+    uncommitted_records: int = 0
+    """Offsets in these partitions."""
 
 
 class Subject(NamedTuple):
@@ -422,7 +433,13 @@ def _subject(grouping: Grouping, group: GroupLag, partition: PartitionLag) -> tu
 def sum_partitions(partitions: Sequence[PartitionLag]) -> LagTotal:
     """Return the total of these partitions."""
     judged = [partition.judgement for partition in partitions if partition.judgement is not None]
-    return LagTotal(len(partitions), len(partitions) - len(judged), _combined(judged, is_empty=not partitions))
+    uncommitted = [partition.uncommitted_records for partition in partitions if partition.uncommitted_records]
+    total = _combined(judged, is_empty=not partitions)
+    if uncommitted:
+        text = f"{sum(uncommitted):,} unread in {counted(len(uncommitted), 'partition')} without a commit"
+        others = f"{total.reason}; " if total.reason and total.reason != NO_COMMIT else ""
+        total = total._replace(reason=f"{others}{text}")
+    return LagTotal(len(partitions), len(partitions) - len(judged), total, len(uncommitted), sum(uncommitted))
 
 
 def _combined(judged: Sequence[Judgement], *, is_empty: bool) -> Judgement:

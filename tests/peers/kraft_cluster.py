@@ -1,4 +1,4 @@
-"""A cluster of Apache Kafka 4 with three nodes, each controller and broker, for tests that kill some of them."""
+"""A cluster of Apache Kafka 4 with three nodes, for tests that kill some of them."""
 
 from __future__ import annotations
 
@@ -11,47 +11,56 @@ from typing import NamedTuple
 from tests.peers import apache_kafka, probe
 from tests.peers.process import Process
 
-NODES = (1, 2, 3)
+COMBINED = dict.fromkeys((1, 2, 3), "broker,controller")
+"""The roles of three nodes, each controller and broker."""
+DEDICATED = {1: "broker", 2: "broker", 9: "controller"}
+"""The roles of two brokers and a controller."""
 
 
 class KraftCluster(NamedTuple):
-    """The addresses of its brokers, and its processes by node."""
+    """The addresses of its brokers and controllers, and its processes, by node."""
 
     addresses: Mapping[int, str]
+    controllers: Mapping[int, str]
     processes: Mapping[int, Process]
 
     @property
     def bootstrap(self) -> str:
-        """The addresses of all nodes."""
+        """The addresses of all brokers."""
         return ",".join(self.addresses.values())
 
 
 @contextlib.contextmanager
-def kraft_cluster(version: str, folder: Path, properties: Mapping[str, str] | None = None) -> Iterator[KraftCluster]:
-    """Three combined nodes with a static quorum, serving."""
-    addresses = {node: f"127.0.0.1:{probe.free_port()}" for node in NODES}
-    controllers = {node: f"127.0.0.1:{probe.free_port()}" for node in NODES}
+def kraft_cluster(
+    version: str,
+    folder: Path,
+    properties: Mapping[str, str] | None = None,
+    roles: Mapping[int, str] = COMBINED,
+) -> Iterator[KraftCluster]:
+    """Nodes with these roles (`process.roles`) and a static quorum, serving."""
+    addresses = {node: f"127.0.0.1:{probe.free_port()}" for node in roles if "broker" in roles[node]}
+    controllers = {node: f"127.0.0.1:{probe.free_port()}" for node in roles if "controller" in roles[node]}
     processes: dict[int, Process] = {}
     with contextlib.ExitStack() as stack:
 
         def start(node: int) -> None:
             data_dir = folder / f"node-{node}"
             data_dir.mkdir(parents=True)
+            listeners = [("PLAINTEXT", addresses.get(node)), ("CONTROLLER", controllers.get(node))]
             more = {
                 "node.id": str(node),
-                "listeners": f"PLAINTEXT://{addresses[node]},CONTROLLER://{controllers[node]}",
-                "controller.quorum.voters": ",".join(
-                    f"{controller}@{address}" for controller, address in controllers.items()
-                ),
+                "process.roles": roles[node],
+                "listeners": ",".join(f"{name}://{address}" for name, address in listeners if address is not None),
+                "controller.quorum.voters": ",".join(f"{voter}@{address}" for voter, address in controllers.items()),
                 **(properties or {}),
             }
             processes[node] = stack.enter_context(apache_kafka.formatted_node(version, data_dir, more))
 
-        with ThreadPoolExecutor(len(NODES)) as pool:
-            list(pool.map(start, NODES))
-        for node in NODES:
+        with ThreadPoolExecutor(len(roles)) as pool:
+            list(pool.map(start, roles))
+        for node, address in addresses.items():
             processes[node].wait_until(
-                lambda node=node: probe.has_controller(addresses[node]),  # type: ignore[misc]
+                lambda address=address: probe.has_controller(address),  # type: ignore[misc]
                 timeout_s=apache_kafka.BROKER_START_TIMEOUT_S,
             )
-        yield KraftCluster(addresses, processes)
+        yield KraftCluster(addresses, controllers, processes)

@@ -26,6 +26,14 @@ PROGRAM = Path(__file__).with_name("KafkaCodec.java")
 SEED = 28
 MESSAGES_PER_VERSION = 6
 
+SINCE_KAFKA_4_1 = {
+    f"{name}{kind}"
+    for name in (
+        *("DescribeCluster", "ShareGroupDescribe", "StreamsGroupDescribe"),
+        *("DescribeShareGroupOffsets", "AlterShareGroupOffsets", "DeleteShareGroupOffsets"),
+    )
+    for kind in ("Request", "Response")
+}
 HAND_WRITTEN = {"StickyUserData", "CooperativeStickyUserData"}
 """Kafka's assignors have no generated classes for it."""
 GROUPS_OF_KAFKA_4 = {
@@ -57,6 +65,8 @@ MISSING = {
             for kind in ("Request", "Response")
         ),
         *GROUPS_OF_KAFKA_4,
+        *("DescribeTopicPartitionsRequest", "DescribeTopicPartitionsResponse"),
+        *SINCE_KAFKA_4_1,
         *("ListConfigResourcesRequest", "ListConfigResourcesResponse"),
         *("ConsumerProtocolSubscription", "ConsumerProtocolAssignment"),
         *("OffsetCommitValue", "GroupMetadataValue", "TransactionLogValue"),
@@ -66,6 +76,7 @@ MISSING = {
         *GROUPS_OF_KAFKA_4,
         *("ListConfigResourcesRequest", "ListConfigResourcesResponse"),
         *("DescribeGroupsRequest", "DescribeGroupsResponse"),
+        *SINCE_KAFKA_4_1,
         *HAND_WRITTEN,
     },
     # Kafka has a class for each of its kinds of keys.

@@ -99,8 +99,10 @@ def their_values(message: Any, version: int) -> list[Any]:
     ]
 
 
-def _operations(numbers: set[int] | None) -> int:
-    """The bits of a field that kafka-python makes a set of their numbers, or None if it was not requested."""
+def _operations(numbers: set[int] | int | None) -> int:
+    """The bits of a field that most classes of kafka-python make a set of numbers, or None if it was not requested."""
+    if isinstance(numbers, int):
+        return numbers
     bits = 1 << 31 if numbers is None else sum(1 << number for number in numbers)
     return bits - (1 << 32) if bits >> 31 else bits
 

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from kctl.admin.placement.reassignment import NOT_LISTED, Ongoing, list_reassignments, ongoing_if_supported
+from kctl.admin.cluster.quorum import QuorumReading
+from kctl.admin.placement.log_dirs import FileSystem
+from kctl.admin.placement.reassignment import Ongoing, ongoing_if_supported
 from kctl.admin.topics.configs import ConfigResource, ResourceType, describe_configs, entry_named, number_in
 from kctl.client.cluster import ClusterClient
 from kctl.client.connections.transport import Connection, ConnectionLost
 from kctl.client.consuming.list_offsets import LATEST, list_offsets_of_leader
 from kctl.client.metadata import ClusterMetadata, Partition, Topic
 from kctl.client.outcome import Outcome
-from kctl.errors import ApiError, AuthenticationFailed, ClusterUnreachable, ErrorCode
+from kctl.errors import ApiError, AuthenticationFailed, ErrorCode
 from kctl.model import TopicPartition
-from kctl.output.quantities import counted
+from kctl.output.quantities import counted, format_size
 from kctl.protocol.apis.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 
 # Health problems of a partition, by the criteria of Kafka's TopicCommand (2.8). Pure.
@@ -70,7 +72,9 @@ def _replication_factor(partition: Partition, ongoing: Ongoing | None) -> int:
 class HealthProblem(Enum):
     """Kinds of problems, the most severe first."""
 
+    NO_QUORUM = "no quorum leader"
     NO_CONTROLLER = "no controller"
+    CONTROLLER_AWAY = "controller away"
     BROKER_UNREACHABLE = "broker unreachable"
     BROKER_MISSING = "broker missing"
     NOT_LEADING = "not leading"
@@ -78,6 +82,13 @@ class HealthProblem(Enum):
     OFFLINE_PARTITION = "offline partition"
     UNDER_MIN_ISR = "under min ISR"
     UNDER_REPLICATED = "under-replicated"
+    DISK_FILLS = "disk fills"
+
+
+DISK_WARNING_SHARE, DISK_ERROR_SHARE = 0.8, 0.9
+"""How full a file system with log directories is worth a warning, and makes the cluster not healthy."""
+DISK_PROBLEMS = frozenset({HealthProblem.DISK_FILLS})
+"""Problems that a restart of a broker neither has nor makes worse."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +110,7 @@ class Observation:
 
     metadata: ClusterMetadata
     unreachable: Mapping[int, str]
-    """Live brokers that do not respond, and the error."""
+    """Brokers that are listed and do not respond, and the error."""
     min_insync_replicas: Mapping[str, int]
     ongoing: Mapping[TopicPartition, Ongoing]
     not_leading: Mapping[int, TopicPartition] = field(default_factory=dict)
@@ -108,52 +119,17 @@ class Observation:
     """Brokers that cannot change anything in ZooKeeper, and the reason."""
     is_restricted: bool = False
     """Whether the user may not describe the cluster; then topics may be hidden as well."""
+    quorum: QuorumReading | None = None
+    """The quorum of controllers, of a KRaft cluster; None if there is none, or it was not asked."""
+    file_systems: Sequence[FileSystem] = ()
+    """Those of the log directories of the brokers that report them."""
+    unseen: Sequence[str] = ()
+    """What could not be read, and why."""
 
-
-async def observe(client: ClusterClient) -> Observation:
-    """Query brokers, topics and reassignments.  Raises ClusterUnreachable."""
-    metadata = await client.metadata()
-
-    unreachable: dict[int, str] = {}
-    without_changes: dict[int, str] = {}
-
-    async def look_at(broker_id: int) -> None:
-        try:
-            problem = await zookeeper_problem(await client.broker(broker_id))
-        except (ConnectionLost, AuthenticationFailed, ApiError) as error:
-            unreachable[broker_id] = str(error)
-            return
-        if problem is not None:
-            without_changes[broker_id] = problem
-
-    await client.gather([look_at(broker_id) for broker_id in metadata.brokers])
-    ongoing: Mapping[TopicPartition, Ongoing] = {}
-    is_restricted = False
-    if metadata.controller_id in metadata.brokers and metadata.controller_id not in unreachable:
-        try:
-            ongoing = await list_reassignments(client)
-        except ApiError as error:
-            if error.code not in NOT_LISTED:
-                raise
-            is_restricted = error.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-    not_leading = await brokers_not_leading(client, metadata, unreachable)
-    minimum: Mapping[str, int] = {}
-    # A broker without ZooKeeper does not respond to questions about configuration.
-    if not without_changes and (not_leading.keys() < metadata.brokers.keys() or not not_leading):
-        try:
-            minimum = await min_insync_replicas(client, metadata.topics)
-        except ClusterUnreachable:
-            if not not_leading:
-                raise
-    return Observation(
-        metadata,
-        unreachable,
-        minimum,
-        ongoing,
-        not_leading=not_leading,
-        without_changes=without_changes,
-        is_restricted=is_restricted,
-    )
+    @property
+    def responding(self) -> frozenset[int]:
+        """The brokers that are listed and respond: without a quorum leader, dead ones stay in the list."""
+        return frozenset(self.metadata.brokers.keys() - self.unreachable.keys())
 
 
 async def brokers_not_leading(
@@ -201,7 +177,16 @@ def health_reasons(seen: Observation) -> list[Reason]:
     """Return all problems of the cluster, the most severe first; empty if it is healthy."""
     metadata = seen.metadata
     reasons = []
-    if metadata.controller_id not in metadata.brokers:
+    if seen.quorum is not None:
+        if seen.quorum.frozen is not None:
+            reasons.append(Reason(HealthProblem.NO_QUORUM, seen.quorum.frozen))
+        if seen.quorum.quorum is not None:
+            leader = f"controller {seen.quorum.leader_id}, the leader of the metadata quorum"
+            reasons += [
+                Reason(HealthProblem.CONTROLLER_AWAY, f"does not follow {leader}", broker_id=voter.node_id)
+                for voter in seen.quorum.quorum.voters_away()
+            ]
+    elif metadata.controller_id not in metadata.brokers:
         reasons.append(Reason(HealthProblem.NO_CONTROLLER, "no broker is the controller"))
     reasons += [
         Reason(HealthProblem.BROKER_UNREACHABLE, why, broker_id=broker_id)
@@ -220,13 +205,15 @@ def health_reasons(seen: Observation) -> list[Reason]:
         Reason(HealthProblem.NO_CHANGES, f"{why}; {MIN_INSYNC_REPLICAS} is not checked", broker_id=broker_id)
         for broker_id, why in sorted(seen.without_changes.items())
     ]
+    is_frozen = seen.quorum is not None and seen.quorum.lost is not None
+    live = seen.responding if is_frozen else metadata.brokers.keys()
     partitions = []
     for topic in metadata.topics.values():
         for partition in topic.partitions:
             tp = TopicPartition(topic.name, partition.partition)
             problems = problems_of(
                 partition,
-                metadata.brokers,
+                live,
                 min_insync_replicas=seen.min_insync_replicas.get(topic.name),
                 ongoing=seen.ongoing.get(tp),
             )
@@ -241,24 +228,53 @@ def health_reasons(seen: Observation) -> list[Reason]:
             if PartitionProblem.UNDER_REPLICATED in problems:
                 partitions.append(Reason(HealthProblem.UNDER_REPLICATED, in_sync, tp=tp))
     order = list(HealthProblem)
-    return reasons + sorted(partitions, key=lambda reason: order.index(reason.problem))
+    disks = [
+        Reason(HealthProblem.DISK_FILLS, disk_text(file_system), broker_id=file_system.broker_id)
+        for file_system in fuller_than(DISK_ERROR_SHARE, seen.file_systems)
+    ]
+    return [*reasons, *sorted(partitions, key=lambda reason: order.index(reason.problem)), *disks]
+
+
+def fuller_than(share: float, file_systems: Iterable[FileSystem]) -> list[FileSystem]:
+    """Those of which at least this share is used."""
+    return [
+        file_system
+        for file_system in file_systems
+        if file_system.used_share is not None and file_system.used_share >= share
+    ]
+
+
+def disk_text(file_system: FileSystem) -> str:
+    """For example `/data is 93 % full: 70 GiB of 1 TiB are free`."""
+    free, total = format_size(file_system.usable_bytes), format_size(file_system.total_bytes or 0)
+    share = int((file_system.used_share or 0) * 100)
+    return f"{', '.join(file_system.paths)}: {share} % of the disk is full, {free} of {total} are free"
 
 
 async def partitions_with_problems(
-    client: ClusterClient, topics: Collection[Topic], problems: Collection[PartitionProblem]
+    client: ClusterClient,
+    topics: Collection[Topic],
+    problems: Collection[PartitionProblem],
+    unreachable: Collection[int] | None = None,
 ) -> dict[str, list[int]]:
-    """Return the numbers of the partitions with one of the problems, by topic; topics without any are omitted."""
+    """Numbers of the partitions with one of the problems, by topic; topics without any are omitted.
+
+    `unreachable` are the brokers that do not respond, for a cluster whose quorum has no leader: there the list of live
+    brokers is old, and no reassignment can be asked for.
+    """
     metadata = await client.metadata([])
+    live = metadata.brokers.keys() - set(unreachable or ())
     readable = [topic.name for topic in topics if topic.partitions]
     of_minimum = {PartitionProblem.UNDER_MIN_ISR, PartitionProblem.AT_MIN_ISR}
     minimums = {} if of_minimum.isdisjoint(problems) else await min_insync_replicas(client, readable)
-    ongoing = await ongoing_if_supported(client) if metadata.controller_id in metadata.brokers else {}
+    has_controller = unreachable is None and metadata.controller_id in metadata.brokers
+    ongoing = await ongoing_if_supported(client) if has_controller else {}
     numbers: dict[str, list[int]] = {}
     for topic in topics:
         for partition in topic.partitions:
             has = problems_of(
                 partition,
-                metadata.brokers,
+                live,
                 min_insync_replicas=minimums.get(topic.name),
                 ongoing=ongoing.get(TopicPartition(topic.name, partition.partition)),
             )

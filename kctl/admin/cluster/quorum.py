@@ -1,25 +1,23 @@
-"""Describes the quorum of controllers of a KRaft cluster (KIP-595, KIP-836, KIP-853)."""
+"""The quorum of controllers of a KRaft cluster (KIP-595, KIP-836, KIP-853).  Pure."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from uuid import UUID
 
-from kctl.client.cluster import ClusterClient
+from kctl.client.cluster import lost_quorum_text
 from kctl.client.connections.framing import first_result
-from kctl.client.connections.transport import Connection
 from kctl.errors import ApiError, ErrorCode
 from kctl.model import ZERO_UUID
 from kctl.protocol.apis.describe_quorum import (
-    DescribeQuorumRequest,
     DescribeQuorumResponse,
-    PartitionData,
     PartitionResponse,
     ReplicaState,
-    TopicData,
 )
 
-METADATA_TOPIC = "__cluster_metadata"
+NOT_FETCHING_MS = 10_000
+"""A voter or broker that follows the metadata log fetches several times a second (controller.quorum.fetch)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +55,42 @@ class MetadataQuorum:
     replicas: tuple[QuorumReplica, ...]
 
     @property
+    def voters(self) -> tuple[QuorumReplica, ...]:
+        """The controllers that elect the leader."""
+        return tuple(replica for replica in self.replicas if replica.is_voter)
+
+    @property
+    def leader_time_ms(self) -> int | None:
+        """The clock of the leader when it responded; None before Kafka 3.3."""
+        return next((replica.last_caught_up_ms for replica in self.replicas if replica.node_id == self.leader_id), None)
+
+    def replica(self, node_id: int) -> QuorumReplica | None:
+        """Return the voter or observer with this id."""
+        return next((replica for replica in self.replicas if replica.node_id == node_id), None)
+
+    def voters_away(self) -> tuple[QuorumReplica, ...]:
+        """Return the voters that do not follow the leader."""
+        now_ms = self.leader_time_ms
+        if now_ms is None:
+            return ()
+        return tuple(
+            voter
+            for voter in self.voters
+            if voter.node_id != self.leader_id
+            and (voter.last_fetch_ms is None or now_ms - voter.last_fetch_ms > NOT_FETCHING_MS)
+        )
+
+    def problem_without(self, node_id: int) -> str | None:
+        """Why this node must not be stopped: the others would have no majority.  None for an only voter."""
+        voters, away = self.voters, {voter.node_id for voter in self.voters_away()}
+        if len(voters) == 1 or node_id not in {voter.node_id for voter in voters}:
+            return None
+        left = len([voter for voter in voters if voter.node_id not in {*away, node_id}])
+        if left > len(voters) // 2:
+            return None
+        return f"without controller {node_id}, {left} of {len(voters)} voters of the metadata quorum follow its leader"
+
+    @property
     def max_follower_lag(self) -> int | None:
         """The largest lag of a voter in offsets; None if that of one is unknown."""
         lags = [replica.lag for replica in self.replicas if replica.is_voter]
@@ -65,38 +99,70 @@ class MetadataQuorum:
     @property
     def max_follower_lag_ms(self) -> int | None:
         """By how long the voter that caught up first is behind the leader; None if unknown."""
-        leader = next(
-            (replica.last_caught_up_ms for replica in self.replicas if replica.node_id == self.leader_id), None
-        )
+        leader = self.leader_time_ms
         times = [replica.last_caught_up_ms for replica in self.replicas if replica.is_voter]
         if leader is None or None in times:
             return None
         return leader - min(time for time in times if time is not None)
 
 
-async def describe_metadata_quorum(client: ClusterClient) -> MetadataQuorum:
-    """Return the quorum by the active controller.  Raises ApiError(UNSUPPORTED_VERSION) for a cluster on ZooKeeper."""
-    request = DescribeQuorumRequest(
-        topics=[TopicData(topic_name=METADATA_TOPIC, partitions=[PartitionData(partition_index=0)])]
-    )
+def has_returned(quorum: MetadataQuorum, node_id: int, since: tuple[int, int | None] | None) -> bool:
+    """Whether a node that was restarted is the leader, or has caught up since then.
 
-    async def send_to(connection: Connection) -> MetadataQuorum:
-        if not connection.versions.supports(DescribeQuorumRequest):
-            text = "the cluster has no metadata quorum: its metadata is in ZooKeeper, or it is older than Kafka 3.3"
-            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, text)
-        response = await connection.send(request, DescribeQuorumResponse)
-        if response.error_code:
-            raise ApiError(ErrorCode.of(response.error_code), response.error_message)
-        partition = first_result(first_result(response.topics).partitions)
-        if partition.error_code:
-            raise ApiError(ErrorCode.of(partition.error_code), partition.error_message)
-        endpoints = {
-            node.node_id: tuple(f"{listener.name}://{listener.host}:{listener.port}" for listener in node.listeners)
-            for node in response.nodes
-        }
-        return _quorum(partition, endpoints)
+    `since` are the epoch of the leader and its clock after the restart; None if that is not known yet.
+    """
+    if node_id == quorum.leader_id:
+        return True
+    replica = quorum.replica(node_id)
+    if replica is None or since is None or since[0] != quorum.leader_epoch:
+        return False
+    if since[1] is None:
+        return replica.lag == 0
+    has_fetched = replica.last_fetch_ms is not None and replica.last_fetch_ms > since[1]
+    is_recent = replica.last_caught_up_ms is not None and replica.last_caught_up_ms > since[1]
+    return has_fetched and (is_recent or replica.lag == 0)
 
-    return await client.on_any_broker(send_to, codes={ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.BROKER_NOT_AVAILABLE})
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuorumReading:
+    """What is known of the metadata quorum: one of `quorum`, `lost` and `refused` is set, and none without KRaft."""
+
+    is_kraft: bool
+    asked_ms: int
+    """When it was asked, in ms since the epoch."""
+    quorum: MetadataQuorum | None = None
+    lost: str | None = None
+    """Why there is no leader, as far as the nodes show it: then what brokers say about topics and brokers is old."""
+    refused: ApiError | None = None
+    """The missing permission."""
+
+    @property
+    def leader_id(self) -> int | None:
+        """The active controller; None if it is unknown."""
+        return None if self.quorum is None else self.quorum.leader_id
+
+    @property
+    def frozen(self) -> str | None:
+        """What a lost quorum means for everything that brokers say; None if there is a leader, or no KRaft."""
+        return (
+            None
+            if self.lost is None
+            else lost_quorum_text(datetime.fromtimestamp(self.asked_ms / 1000, UTC), self.lost)
+        )
+
+
+def quorum_of(response: DescribeQuorumResponse) -> MetadataQuorum:
+    """Return the quorum in a response.  Raises ApiError."""
+    if response.error_code:
+        raise ApiError(ErrorCode.of(response.error_code), response.error_message)
+    partition = first_result(first_result(response.topics).partitions)
+    if partition.error_code:
+        raise ApiError(ErrorCode.of(partition.error_code), partition.error_message)
+    endpoints = {
+        node.node_id: tuple(f"{listener.name}://{listener.host}:{listener.port}" for listener in node.listeners)
+        for node in response.nodes
+    }
+    return _quorum(partition, endpoints)
 
 
 def _quorum(partition: PartitionResponse, endpoints: dict[int, tuple[str, ...]]) -> MetadataQuorum:

@@ -10,8 +10,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 
-from kctl.admin.cluster.health import Observation, health_reasons, observe
-from kctl.admin.cluster.rolling_plan import preferred_elsewhere
+from kctl.admin.cluster.health import DISK_PROBLEMS, Observation, health_reasons
+from kctl.admin.cluster.observation import observe, read_quorum
+from kctl.admin.cluster.quorum import has_returned
+from kctl.admin.cluster.rolling_plan import BROKER, RollStep, preferred_elsewhere
 from kctl.admin.placement.election import ElectionType, elect_leaders
 from kctl.client.cluster import ClusterClient
 from kctl.client.connections.asyncio_transport import AsyncioTransport
@@ -23,6 +25,7 @@ from kctl.output.quantities import counted
 
 _POLL_MS = 200
 _REASONS_SHOWN = 3
+_CONTROLLER_CONNECT_S = 5
 
 
 class RollStopped(KctlError):
@@ -45,41 +48,68 @@ class RollingRestart:
 
     async def restart(
         self,
-        broker_id: int,
+        step: RollStep,
         run: Callable[[], Awaitable[None]],
         *,
         timeout_s: float,
         on_progress: Callable[[str], None],
     ) -> None:
-        """Restart one broker by awaiting `run`; return when all replicas are in sync and its leaders are back.
+        """Restarts one broker or controller by awaiting `run`; returns when the cluster is as before.
 
-        Raises RollStopped: the cluster is not healthy before, or not within the time, or the broker was not
-        restarted; and what `run` raises.
+        All replicas are in sync then, its leaders are back, and a controller follows the metadata quorum, or leads it.
+
+        Raises RollStopped: the cluster is not healthy before, or not within the time, or the node was not restarted;
+        and what `run` raises.
         """
+        node_id = step.broker.node_id
+        name = f"broker {node_id}" if step.is_broker else f"controller {node_id}"
         stage = "its state cannot be read"
         try:
             async with asyncio.timeout(timeout_s):
-                problem = await self._problem()
+                problem = await self._problem(stopped=node_id)
                 if problem is not None:
                     raise NotHealthy(f"the cluster is not healthy: {problem}")
                 async with ClusterClient(self._settings, self._transport) as client:
                     # To the process that runs now: the connection ends with it.
-                    old = await client.broker(broker_id)
+                    old = await client.broker(node_id) if step.is_broker else None
+                    ended = None if step.is_broker else await _end_of_process(step.broker)
                     on_progress("restarting")
                     stage = "the restart has not ended"
                     await run()
                     stage = "the restart has ended, but the old process still serves"
-                    while old.is_open:
+                    while old is not None and old.is_open:
                         await client.transport.sleep(_POLL_MS)
+                    if ended is not None:
+                        await ended
+                if step.role != BROKER:
+                    stage = "the controller does not follow the metadata quorum"
+                    on_progress("waiting for the metadata quorum")
+                    await self._wait_until_following(node_id)
                 stage = "not all replicas are in sync"
                 on_progress("waiting for in-sync replicas")
                 await self._wait_until_healthy()
-                stage = "the preferred leaders are not elected"
-                await self._elect_preferred(broker_id, on_progress)
+                if step.is_broker:
+                    stage = "the preferred leaders are not elected"
+                    await self._elect_preferred(node_id, on_progress)
         except TimeoutError:
-            raise RollStopped(f"broker {broker_id}: {stage} after {timeout_s:g} s{await self._cause()}") from None
+            raise RollStopped(f"{name}: {stage} after {timeout_s:g} s{await self._cause()}") from None
         except ConnectionLost as error:
-            raise RollStopped(f"broker {broker_id}: {error}") from None
+            raise RollStopped(f"{name}: {error}") from None
+
+    async def _wait_until_following(self, node_id: int) -> None:
+        """Wait until a voter that was restarted leads the quorum, or has caught up with its leader."""
+        since: tuple[int, int | None] | None = None
+        while True:
+            with suppress(ClusterUnreachable, ConnectionLost):
+                async with ClusterClient(self._settings, self._transport) as client:
+                    with client.one_deadline():
+                        quorum = (await read_quorum(client)).quorum
+                if quorum is not None:
+                    if has_returned(quorum, node_id, since):
+                        return
+                    if since is None or since[0] != quorum.leader_epoch:
+                        since = (quorum.leader_epoch, quorum.leader_time_ms)
+            await self._transport.sleep(_POLL_MS)
 
     async def _wait_until_healthy(self) -> None:
         while await self._problem() is not None:
@@ -98,13 +128,15 @@ class RollingRestart:
                 if not election.is_elected and election.is_needed:
                     raise RollStopped(f"{election.tp}: broker {broker_id} is not elected: {election.outcome.message}")
 
-    async def _problem(self) -> str | None:
-        """Return why the cluster is not healthy; None if it is."""
+    async def _problem(self, stopped: int | None = None) -> str | None:
+        """Why the cluster is not healthy, or would lose its metadata quorum without the node `stopped`; None if not."""
         try:
             async with ClusterClient(self._settings, self._transport) as client:
                 with client.one_deadline():
                     seen = await observe(client)
-                    return _text_of(seen) or self._missing(seen) or await self._disagreement(client, seen)
+                    quorum = seen.quorum.quorum if seen.quorum is not None else None
+                    alone = quorum.problem_without(stopped) if quorum is not None and stopped is not None else None
+                    return alone or _text_of(seen) or self._missing(seen) or await self._disagreement(client, seen)
         except (ClusterUnreachable, ConnectionLost) as error:
             return str(error)
         except ApiError as error:
@@ -133,8 +165,32 @@ class RollingRestart:
         return ""
 
 
+async def _end_of_process(controller: Broker) -> asyncio.Future[bytes] | None:
+    """Return the end of a connection to the process that runs now; None if its address is unknown or is not reached.
+
+    A controller may have other listeners and credentials than the brokers: nothing is sent.
+    """
+    if not controller.host:
+        return None
+    try:
+        async with asyncio.timeout(_CONTROLLER_CONNECT_S):
+            reader, writer = await asyncio.open_connection(controller.host, controller.port)
+    except OSError:
+        return None
+
+    async def read_to_end() -> bytes:
+        try:
+            return await reader.read()
+        except ConnectionError:
+            return b""
+        finally:
+            writer.close()
+
+    return asyncio.ensure_future(read_to_end())
+
+
 def _text_of(seen: Observation) -> str | None:
-    reasons = health_reasons(seen)
+    reasons = [reason for reason in health_reasons(seen) if reason.problem not in DISK_PROBLEMS]
     if not reasons:
         return None
     shown = []

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from kctl.admin.cluster.quorum import MetadataQuorum, QuorumReplica
 from kctl.client.metadata import Broker, ClusterMetadata
 from kctl.client.outcome import absent_broker
 from kctl.errors import UsageError
@@ -19,12 +20,17 @@ _SAFE = re.compile(r"[A-Za-z0-9_:\[](?!.*\.\.)[A-Za-z0-9_.:%/\[\]-]*|")
 would change the command, and `..` or the `/` of a host a path in it."""
 
 
+BROKER, CONTROLLER, COMBINED = "broker", "controller", "broker,controller"
+
+
 @dataclass(frozen=True, slots=True)
 class RollStep:
-    """The restart of one broker."""
+    """The restart of one broker or dedicated controller."""
 
     broker: Broker
+    """Its id and address; those of a controller are empty and 0 before Kafka 3.9."""
     is_controller: bool
+    """Whether it is the active controller."""
     leaders: int
     """Partitions that it leads now."""
     replicas: int
@@ -32,6 +38,13 @@ class RollStep:
     """Partitions that have no other in-sync replica."""
     under_min_isr: tuple[TopicPartition, ...]
     """Partitions that would refuse writes with acks=all."""
+    role: str = BROKER
+    """Its process.roles."""
+
+    @property
+    def is_broker(self) -> bool:
+        """Whether it serves clients."""
+        return self.role != CONTROLLER
 
     @property
     def is_harmless(self) -> bool:
@@ -40,17 +53,40 @@ class RollStep:
 
 
 def plan_roll(
-    metadata: ClusterMetadata, min_insync_replicas: Mapping[str, int], chosen: Collection[int] | None
+    metadata: ClusterMetadata,
+    min_insync_replicas: Mapping[str, int],
+    chosen: Collection[int] | None,
+    quorum: MetadataQuorum | None = None,
 ) -> list[RollStep]:
-    """Return a step for each chosen broker, or for all: by id, the controller last, so that it moves only once.
+    """Return a step for each chosen broker or controller, or for all: brokers by id, then dedicated controllers by id.
 
-    Raises ApiError for a broker that is not alive.
+    The active controller is the last of all, so that it moves only once; `quorum` is that of a KRaft cluster, whose
+    metadata names any broker.  Raises ApiError for a broker that is not alive.
     """
-    for broker_id in sorted(set(chosen or ()) - metadata.brokers.keys()):
-        raise absent_broker(broker_id, metadata.brokers)
-    order = sorted(metadata.brokers if chosen is None else set(chosen))
-    order.sort(key=lambda broker_id: broker_id == metadata.controller_id)
-    return [_step(metadata, min_insync_replicas, broker_id) for broker_id in order]
+    voters = {} if quorum is None else {voter.node_id: voter for voter in quorum.voters}
+    active = metadata.controller_id if quorum is None else quorum.leader_id
+    everything = metadata.brokers.keys() | voters.keys()
+    for node_id in sorted(set(chosen or ()) - everything):
+        raise absent_broker(node_id, everything)
+    order = sorted(everything if chosen is None else set(chosen))
+    order.sort(key=lambda node_id: (node_id == active, node_id not in metadata.brokers))
+    steps = []
+    for node_id in order:
+        if node_id in metadata.brokers:
+            step = _step(metadata, min_insync_replicas, node_id)
+            role = COMBINED if node_id in voters else BROKER
+            steps.append(replace(step, is_controller=node_id == active, role=role))
+        else:
+            controller = _controller(voters[node_id])
+            steps.append(RollStep(controller, node_id == active, 0, 0, (), (), CONTROLLER))
+    return steps
+
+
+def _controller(voter: QuorumReplica) -> Broker:
+    """Return the controller with the address of its first listener, if the quorum names it."""
+    _, _, address = next(iter(voter.endpoints), "").partition("://")
+    host, _, port = address.rpartition(":")
+    return Broker(voter.node_id, host, int(port) if port.isdecimal() else 0)
 
 
 def preferred_elsewhere(metadata: ClusterMetadata, broker_id: int) -> list[TopicPartition]:
@@ -82,6 +118,8 @@ def command_for(template: str, broker: Broker) -> list[str]:
         if name not in values:
             known = ", ".join(f"{{{placeholder}}}" for placeholder in PLACEHOLDERS)
             raise UsageError(f"--restart-command: {{{name}}} is none of {known}")
+        if name in {"host", "port"} and not broker.host:
+            raise UsageError(f"controller {broker.node_id}: its {name} is unknown before Kafka 3.9: use {{id}}")
         if not _SAFE.fullmatch(values[name]) or (name == "host" and "/" in values[name]):
             raise UsageError(f"broker {broker.node_id}: its {name} {values[name]!r} must not be part of a command")
         return values[name]

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+from kctl.admin.cluster.quorum import NOT_FETCHING_MS
 from kctl.admin.doctor.findings import Finding, Findings, Severity, command, listed, named, parts
 from kctl.admin.doctor.snapshot import BrokerState, DirectoryState, NodeState, PartitionState, Snapshot
+from kctl.admin.placement.log_dirs import LogDir, file_systems_of
+from kctl.errors import ErrorCode
 from kctl.output.quantities import counted, format_duration, format_size
 
-NOT_FETCHING_MS = 10_000
-"""A controller or broker that follows the metadata log fetches at least every second (controller.quorum.fetch)."""
 DAY_MS = 86_400_000
 CERTIFICATE_WARNING_MS, CERTIFICATE_ERROR_MS = 30 * DAY_MS, 7 * DAY_MS
-FREE_SHARES = ((0.02, Severity.CRITICAL), (0.05, Severity.ERROR), (0.10, Severity.WARNING))
+FREE_SHARES = ((0.02, Severity.CRITICAL), (0.10, Severity.ERROR), (0.20, Severity.WARNING))
 FULL_IN_MS = ((3_600_000, Severity.CRITICAL), (DAY_MS, Severity.ERROR), (7 * DAY_MS, Severity.WARNING))
 KRAFT_VERSION = "kraft.version"
 """Its level says whether the quorum is static or dynamic, and not how new it is."""
@@ -27,15 +28,15 @@ def quorum(snapshot: Snapshot) -> Findings:
     if state is None:
         return
     if state.problem is not None or state.leader_id is None:
+        silent = [broker.broker_id for broker in snapshot.brokers if broker.problem is not None]
+        hint = f"no response from {named('broker', silent)}: if these are controllers too, start them first"
         yield Finding(
             severity=Severity.CRITICAL,
             subject="metadata quorum",
-            cause=(
-                "no leader of the metadata quorum responds" if state.problem else "the metadata quorum has no leader"
-            )
-            + ": nothing can be created, changed or elected, and what brokers say about topics is frozen",
-            evidence=(state.problem,) if state.problem else ("the brokers know no leader",),
-            look=QUORUM,
+            cause="the metadata quorum has no leader: nothing can be created, changed or elected, and what brokers say "
+            "about topics, leaders and brokers is frozen",
+            evidence=(state.problem or "the brokers know no leader", *([hint] if silent else [])),
+            look=command("cluster", "describe"),
             repair="start controllers until a majority of the voters runs (controller.quorum.voters or "
             "controller.quorum.bootstrap.servers in their properties), and read their logs",
         )
@@ -247,17 +248,23 @@ def disks(snapshot: Snapshot) -> Findings:
 
 
 def _file_systems(snapshot: Snapshot) -> list[list[DirectoryState]]:
-    """Return the directories of each broker by file system: those with the same size and free space share one."""
-    found: dict[tuple[int, int | None, int | None], list[DirectoryState]] = defaultdict(list)
-    for directory in snapshot.directories:
-        if directory.error is None and directory.usable_bytes is not None:
-            found[directory.broker_id, directory.total_bytes, _rounded(directory.usable_bytes)].append(directory)
-    return list(found.values())
-
-
-def _rounded(size_bytes: int) -> int:
-    """Free space changes while a broker responds."""
-    return round(size_bytes / (64 << 20))
+    """Return the directories of each broker by file system."""
+    directories = {(directory.broker_id, directory.path): directory for directory in snapshot.directories}
+    log_dirs = [
+        LogDir(
+            directory.broker_id,
+            directory.path,
+            ErrorCode.NONE,
+            usable_bytes=directory.usable_bytes,
+            total_bytes=directory.total_bytes,
+        )
+        for directory in snapshot.directories
+        if directory.error is None
+    ]
+    return [
+        [directories[file_system.broker_id, path] for path in file_system.paths]
+        for file_system in file_systems_of(log_dirs)
+    ]
 
 
 def _filling(snapshot: Snapshot, directories: list[DirectoryState]) -> Findings:

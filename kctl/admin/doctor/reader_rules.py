@@ -76,12 +76,12 @@ def _behind(group: GroupState, severity: Severity, blocking: TransactionState | 
             impact=group.unread,
         )
     members = f"{counted(group.members, 'member')}: {listed(group.client_ids)}" if group.members else ""
-    stopped = group.verdict in {"STOPPED", "OK"} and group.members == 0
+    stopped = group.verdict in {"STOPPED", "OK", "WARN"} and group.members == 0
     state = {
         "LOSING": "loses records",
         "STALLED": f"stands still{place}",
         "REWOUND": "was set back",
-        "WARN": "is behind",
+        "WARN": "is behind" if group.members else "has no member",
     }.get(group.verdict, "has stopped")
     remedies = {
         "LOSING": "raise retention.ms of the topic now ('kctl configs alter topic'), then make the group faster",

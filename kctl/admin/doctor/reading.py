@@ -14,7 +14,8 @@ from typing import TypeVar
 
 from kctl.admin.cluster.features import describe_features
 from kctl.admin.cluster.health import MIN_INSYNC_REPLICAS, brokers_not_leading, zookeeper_problem
-from kctl.admin.cluster.quorum import MetadataQuorum, describe_metadata_quorum
+from kctl.admin.cluster.observation import read_quorum
+from kctl.admin.cluster.quorum import MetadataQuorum
 from kctl.admin.doctor.snapshot import (
     BrokerState,
     CertificateState,
@@ -50,11 +51,9 @@ from kctl.client.consuming.list_offsets import EARLIEST, LATEST, IsolationLevel,
 from kctl.client.metadata import ClusterMetadata
 from kctl.client.outcome import Outcome
 from kctl.errors import ApiError, ErrorCode, KctlError
-from kctl.lag.facts import OTHER_TYPES
-from kctl.lag.rules import GroupLag, PartitionLag, Verdict
+from kctl.lag.rules import GroupLag, Verdict
 from kctl.limits import Subject, bound
 from kctl.model import TopicPartition
-from kctl.protocol.apis.describe_quorum import DescribeQuorumRequest
 from kctl.protocol.registry import all_apis
 from kctl.security.tls import TlsSettings
 
@@ -74,8 +73,6 @@ BLOCKED_PARTITIONS_MAX = bound(
 )
 PART_SHARE = 3
 """Each part of the snapshot may take this fraction of --timeout."""
-QUORUM_S_MAX = 4.0
-"""A leader of the metadata quorum responds within milliseconds; without one, brokers wait for it."""
 SPAN_S_MIN = 1.0
 """Time between the two reads whose difference is the growth."""
 PLACES_MAX = 20
@@ -243,37 +240,21 @@ async def _brokers(client: ClusterClient, metadata: ClusterMetadata) -> tuple[Br
 async def _controllers(
     client: ClusterClient, parts: _Parts
 ) -> tuple[bool, QuorumState | None, Mapping[TopicPartition, Ongoing]]:
-    """Read what only controllers know: the quorum, as `_quorum`, and the reassignments.
+    """Return what only controllers know: whether there is a quorum, its state if it may be seen, and the reassignments.
 
     Uses a connection of its own: a broker that waits for a controller handles no other request of the connection.
     """
     async with ClusterClient(client.settings, client.transport, client.budget) as own:
-        await own.metadata([])
-        is_kraft, quorum = await _quorum(own, parts)
-        if quorum is not None and quorum.problem is not None:
-            parts.note("reassignments", quorum.problem)
-            return is_kraft, quorum, {}
-        return is_kraft, quorum, await parts.read("reassignments", list_reassignments(own), {})
-
-
-async def _quorum(client: ClusterClient, parts: _Parts) -> tuple[bool, QuorumState | None]:
-    """Return whether the cluster has a quorum of controllers, and its state if the user may see it."""
-    connections = client.open_connections()
-    if not any(connection.versions.supports(DescribeQuorumRequest) for connection in connections):
-        return False, None
-    limit_s = min(QUORUM_S_MAX, parts.part_s)
-    try:
-        async with asyncio.timeout(limit_s):
-            return True, _quorum_state(await describe_metadata_quorum(client))
-    except TimeoutError:
-        return True, QuorumState(problem=f"no controller responded within {limit_s:.0f} s")
-    except ApiError as error:
-        if error.code in _PERMISSIONS:
-            parts.note_error("metadata quorum", error)
-            return True, None
-        return True, QuorumState(problem=str(error))
-    except KctlError as error:
-        return True, QuorumState(problem=str(error))
+        reading = await read_quorum(own)
+        quorum: QuorumState | None = None
+        if reading.frozen is not None:
+            parts.note("reassignments", reading.frozen)
+            return True, QuorumState(problem=reading.frozen), {}
+        if reading.refused is not None:
+            parts.note_error("metadata quorum", reading.refused)
+        elif reading.quorum is not None:
+            quorum = _quorum_state(reading.quorum)
+        return reading.is_kraft, quorum, await parts.read("reassignments", list_reassignments(own), {})
 
 
 def _quorum_state(quorum: MetadataQuorum) -> QuorumState:
@@ -459,10 +440,7 @@ async def _groups(client: ClusterClient, now_ms: int, parts: _Parts) -> tuple[Gr
     listed, failed = await list_groups(client)
     parts.note_outcomes("groups of broker", failed)
     types = {group.group_id: group.type for group in listed}
-    others = sorted(name for name, kind in types.items() if kind in OTHER_TYPES)
-    if others:
-        parts.note(f"lag of {len(others)} share and streams groups", f"not read yet: {', '.join(others[:5])}")
-    names = sorted(types.keys() - set(others))
+    names = sorted(types)
     if len(names) > DOCTOR_GROUPS_MAX:
         parts.note(f"{len(names) - DOCTOR_GROUPS_MAX} groups", f"at most {DOCTOR_GROUPS_MAX} are read")
         names = names[:DOCTOR_GROUPS_MAX]
@@ -478,7 +456,7 @@ def _group(group: GroupLag, kind: str) -> GroupState:
     judged = [(part, part.judgement) for part in group.partitions if part.judgement is not None]
     ordered = sorted(judged, key=lambda pair: (-pair[1].verdict, -(pair[1].lag or 0)))
     worst, judgement = ordered[0] if ordered else (None, None)
-    uncommitted = [lag for lag, _ in judged if lag.committed is None and _records(lag)]
+    uncommitted = [partition.uncommitted_records for partition, _ in judged if partition.uncommitted_records]
     return GroupState(
         group_id=group.outcome.name,
         type=kind,
@@ -486,7 +464,7 @@ def _group(group: GroupLag, kind: str) -> GroupState:
         members=group.member_count,
         unread=sum(judged_lag.lag or 0 for _, judged_lag in judged),
         uncommitted_partitions=len(uncommitted),
-        uncommitted_records=sum(map(_records, uncommitted)),
+        uncommitted_records=sum(uncommitted),
         verdict=group.verdict.name,
         reason=judgement.reason if judgement else "",
         topic=worst.tp.topic if worst else None,
@@ -500,10 +478,6 @@ def _group(group: GroupLag, kind: str) -> GroupState:
         ),
         client_ids=tuple(sorted({lag.member.client_id for lag, _ in judged if lag.member is not None}))[:PLACES_MAX],
     )
-
-
-def _records(partition: PartitionLag) -> int:
-    return 0 if partition.log is None else max(0, partition.log.end - partition.log.start)
 
 
 async def _transactions(

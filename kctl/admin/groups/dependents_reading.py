@@ -15,7 +15,7 @@ from kctl.client.cluster import ClusterClient
 from kctl.client.connections.transport import ConnectionLost
 from kctl.client.metadata import Topic
 from kctl.errors import ApiError, ClusterUnreachable, ErrorCode
-from kctl.lag.facts import OTHER_TYPES, GroupDescription
+from kctl.lag.facts import GroupDescription
 from kctl.limits import Subject, bound
 from kctl.model import TopicPartition
 from kctl.output.quantities import counted
@@ -87,7 +87,7 @@ async def find_dependents(client: ClusterClient, topics: Sequence[Topic]) -> Dep
 async def _groups(client: ClusterClient, unchecked: list[str]) -> list[GroupDescription]:
     listed, failed = await list_groups(client)
     unchecked += [f"groups of broker {outcome.name}: {outcome.message}" for outcome in failed]
-    ids = sorted(group.group_id for group in listed if group.type.lower() not in OTHER_TYPES)
+    ids = sorted(group.group_id for group in listed)
     if len(ids) > DEPENDENTS_GROUPS_MAX:
         unchecked.append(f"groups: only the first {DEPENDENTS_GROUPS_MAX} of {len(ids)} were checked")
     found: list[GroupDescription] = []

@@ -13,7 +13,7 @@ from kctl.client.leaders import NO_RESULT, Outcomes, on_coordinators
 from kctl.client.outcome import Outcome, failure_of, outcome_of
 from kctl.client.retrying import COORDINATOR_MOVED
 from kctl.errors import ApiError, ErrorCode, MalformedRequest
-from kctl.lag.facts import CLASSIC, GroupDescription, GroupMember, GroupOffset
+from kctl.lag.facts import CLASSIC, SHARE, GroupDescription, GroupMember, GroupOffset
 from kctl.model import TopicPartition
 from kctl.protocol.apis.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from kctl.protocol.apis.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
@@ -111,12 +111,18 @@ async def look_up_groups(client: ClusterClient, group_ids: Collection[str]) -> l
 
     async def send_to(connection: Connection, names: list[str]) -> dict[str, GroupDescription | ApiError]:
         descriptions = await _described(client, connection, names)
-        known = [
-            name
-            for name, description in descriptions.items()
-            if isinstance(description, GroupDescription) and description.outcome.is_done
-        ]
-        for name, offsets in (await _committed(client, connection, known)).items():
+        done = {
+            name: group
+            for name, group in descriptions.items()
+            if isinstance(group, GroupDescription) and group.outcome.is_done
+        }
+        shares = [name for name, group in done.items() if group.type == SHARE]
+        committed = await _committed(client, connection, [name for name in done if name not in shares])
+        if shares:
+            from kctl.admin.groups.newer_groups import share_offsets  # noqa: PLC0415 - few clusters have such groups
+
+            committed |= await share_offsets(connection, shares)
+        for name, offsets in committed.items():
             descriptions[name] = _with_offsets(descriptions[name], offsets, connection.address)
         return descriptions
 
@@ -289,7 +295,7 @@ def _with_ends(group: GroupDescription, ends: Outcomes[OffsetAt]) -> tuple[Group
 def _with_end(offset: GroupOffset, end: OffsetAt | ApiError) -> GroupOffset:
     log_end_offset = -1 if isinstance(end, ApiError) else end.offset
     error = end.code if isinstance(end, ApiError) and offset.error is ErrorCode.NONE else offset.error
-    return GroupOffset(offset.tp, offset.committed_offset, offset.leader_epoch, offset.metadata, log_end_offset, error)
+    return replace(offset, log_end_offset=log_end_offset, error=error)
 
 
 def _assignment(data: bytes) -> tuple[TopicPartition, ...]:

@@ -17,6 +17,7 @@ from kctl.lag.facts import (
     NO_LIMITS,
     NOTHING_FETCHED,
     OTHER_TYPES,
+    SHARE,
     WINDOW_MS,
     Facts,
     GroupDescription,
@@ -145,7 +146,8 @@ class LagReader:
                 is_assigned=member is not None,
                 has_left=group.has_left,
                 commits=self.history.of(*key),
-                commits_since_ms=self.history.since_ms(group.outcome.name),
+                # The history is that of __consumer_offsets.
+                commits_since_ms=None if group.type == SHARE else self.history.since_ms(group.outcome.name),
                 looks=tuple(self._looks.get(key, ())),
                 end_before=before.get(tp),
                 retention=limits.get(tp.topic, NO_LIMITS),
@@ -153,7 +155,10 @@ class LagReader:
                 window_ms=self.options.window_ms,
             )
             self._remember(key, Look(now_ms, committed, log.start, log.end))
-            return PartitionLag(tp, committed, log, member, judge(facts))
+            judgement = judge(facts)
+            if offset.reported_lag is not None:
+                judgement = judgement._replace(lag=offset.reported_lag)
+            return PartitionLag(tp, committed, log, member, judgement)
 
         lag_of_groups = []
         for group in groups:

@@ -19,6 +19,17 @@ from kctl.lag.facts import GroupDescription
 from kctl.model import TopicPartition
 from kctl.output.documents import read_json
 from kctl.output.quantities import INT32_MAX, INT64_MAX, is_integer, parse_integer
+from kctl.protocol.apis.alter_share_group_offsets import (
+    AlteredPartition,
+    AlteredTopic,
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsResponse,
+)
+from kctl.protocol.apis.delete_share_group_offsets import (
+    DeletedTopic,
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsResponse,
+)
 from kctl.protocol.apis.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -83,6 +94,54 @@ async def commit_offsets(
         return {tp: _outcome(tp, code) for tp, code in results.items()}
 
     return await _on_coordinator(client, group_id, offsets, send_to)
+
+
+async def alter_share_offsets(client: ClusterClient, group_id: str, offsets: Mapping[TopicPartition, int]) -> Outcomes:
+    """Set the start offsets of a share group without members (KIP-932); one outcome per partition."""
+    request = AlterShareGroupOffsetsRequest(
+        group_id=group_id,
+        topics=[
+            AlteredTopic(
+                topic_name=topic,
+                partitions=[AlteredPartition(partition_index=tp.partition, start_offset=offsets[tp]) for tp in tps],
+            )
+            for topic, tps in by_topic(offsets).items()
+        ],
+    )
+
+    async def send_to(connection: Connection) -> Outcomes:
+        response = await connection.send(request, AlterShareGroupOffsetsResponse)
+        raise_if(response.error_code, *COORDINATOR_MOVED)
+        if response.error_code:
+            return {tp: _outcome(tp, response.error_code) for tp in offsets}
+        return {
+            (tp := TopicPartition(topic.topic_name, partition.partition_index)): _outcome(tp, partition.error_code)
+            for topic in response.responses
+            for partition in topic.partitions
+        }
+
+    return await _on_coordinator(client, group_id, offsets, send_to)
+
+
+async def delete_share_offsets(
+    client: ClusterClient, group_id: str, partitions: Collection[TopicPartition]
+) -> Outcomes:
+    """Delete the start offsets of a share group without members, of whole topics; one outcome per partition."""
+    request = DeleteShareGroupOffsetsRequest(
+        group_id=group_id, topics=[DeletedTopic(topic_name=topic) for topic in by_topic(partitions)]
+    )
+
+    async def send_to(connection: Connection) -> Outcomes:
+        response = await connection.send(request, DeleteShareGroupOffsetsResponse)
+        raise_if(response.error_code, *COORDINATOR_MOVED)
+        codes = {topic.topic_name: topic.error_code for topic in response.responses}
+        return {
+            tp: _outcome(tp, response.error_code or codes[tp.topic])
+            for tp in partitions
+            if response.error_code or tp.topic in codes
+        }
+
+    return await _on_coordinator(client, group_id, partitions, send_to)
 
 
 async def delete_offsets(client: ClusterClient, group_id: str, partitions: Collection[TopicPartition]) -> Outcomes:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import islice, pairwise
 
 from kctl.admin.placement.documents import LogDirTargets
-from kctl.admin.placement.log_dirs import LogDir, Replica
+from kctl.admin.placement.log_dirs import LogDir, Replica, file_systems_of
 from kctl.admin.placement.state import Placement
 from kctl.errors import ErrorCode, KctlError
 from kctl.model import TopicPartition
@@ -222,23 +222,32 @@ class DiskChange:
     """Free space of the file system now; None if the broker does not report it (before Kafka 3.3, KIP-827)."""
 
 
+class _Volume:
+    """The free space of a file system, which its log directories share."""
+
+    def __init__(self, free_bytes: int | None) -> None:
+        self.free_bytes = free_bytes
+
+
 class _Disk:
     """A log directory while its broker is planned."""
 
-    def __init__(self, log_dir: LogDir) -> None:
+    def __init__(self, log_dir: LogDir, volume: _Volume) -> None:
         self.path = log_dir.path
         self.sizes = {replica.tp: replica.size_bytes for replica in log_dir.replicas}
         self.load = sum(self.sizes.values())
-        self._free = log_dir.usable_bytes
+        self._volume = volume
 
     def fits(self, size: int) -> bool:
-        """Return whether the directory has space for one more replica; true if its free space is unknown."""
-        return self._free is None or size <= self._free
+        """Whether the directory has space for one more replica; true if its free space is unknown."""
+        free_bytes = self._volume.free_bytes
+        return free_bytes is None or size <= free_bytes
 
     def receive(self, size: int) -> None:
         """Account for a replica that moves here."""
         self.load += size
-        self._free = None if self._free is None else self._free - size
+        if self._volume.free_bytes is not None:
+            self._volume.free_bytes -= size
 
 
 def plan_disks(
@@ -257,8 +266,15 @@ def plan_disks(
     targets: dict[tuple[int, TopicPartition], str] = {}
     for broker_id, own in by_broker.items():
         here = {tp for broker, tp in movable if broker == broker_id}
-        emptied = [_Disk(directory) for directory in own if (broker_id, directory.path) in drained]
-        kept = [_Disk(directory) for directory in own if (broker_id, directory.path) not in drained]
+        volumes = {
+            path: volume
+            for file_system in file_systems_of(own)
+            for volume in [_Volume(file_system.usable_bytes)]
+            for path in file_system.paths
+        }
+        disks = [_Disk(log_dir, volumes.get(log_dir.path) or _Volume(None)) for log_dir in own]
+        emptied = [disk for disk in disks if (broker_id, disk.path) in drained]
+        kept = [disk for disk in disks if (broker_id, disk.path) not in drained]
         moves = _drain(broker_id, emptied, kept, here)
         moves.update(_balance(kept, here))
         targets.update({(broker_id, tp): path for tp, path in sorted(moves.items())})

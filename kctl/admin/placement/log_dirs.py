@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from kctl.admin.placement.reassignment import by_topic
 from kctl.client.cluster import ClusterClient
@@ -149,18 +149,67 @@ def sizes_in(log_dirs: Collection[LogDir], failed: Iterable[Outcome] = ()) -> Re
     return sizes
 
 
-def usable_bytes(log_dirs: Iterable[LogDir]) -> dict[int, int]:
-    """Free space by broker; directories with the same value are taken to be on the same file system."""
-    found: dict[int, set[int]] = {}
-    unknown: set[int] = set()
-    for log_dir in log_dirs:
-        if log_dir.error is not ErrorCode.NONE:
+SAME_FREE_BYTES = 64 << 20
+"""By how much the free space of one file system may differ between two directories of one response: others write."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileSystem:
+    """A file system of a broker with the log directories on it."""
+
+    broker_id: int
+    paths: tuple[str, ...]
+    usable_bytes: int
+    total_bytes: int | None
+
+    @property
+    def used_share(self) -> float | None:
+        """From 0 to 1; None if its size is unknown."""
+        return 1 - self.usable_bytes / self.total_bytes if self.total_bytes else None
+
+
+def file_systems_of(log_dirs: Iterable[LogDir]) -> list[FileSystem]:
+    """Return the file systems of the directories that are online and report their free space (KIP-827), in order.
+
+    No request names the file system of a directory.  Directories of one broker with the same size and the same free
+    space, up to what is written while the broker responds, are taken to share one: free space is then rather counted
+    too low, for two disks that are equally full, than twice.
+    """
+    found: list[FileSystem] = []
+    for log_dir in sorted(log_dirs, key=lambda log_dir: (log_dir.broker_id, log_dir.path)):
+        if log_dir.error is not ErrorCode.NONE or log_dir.usable_bytes is None:
             continue
-        if log_dir.usable_bytes is None:
-            unknown.add(log_dir.broker_id)
+        free = log_dir.usable_bytes
+        place = next((place for place, known in enumerate(found) if _share(known, log_dir)), None)
+        if place is None:
+            found.append(FileSystem(log_dir.broker_id, (log_dir.path,), free, log_dir.total_bytes))
         else:
-            found.setdefault(log_dir.broker_id, set()).add(log_dir.usable_bytes)
-    return {broker_id: sum(values) for broker_id, values in found.items() if broker_id not in unknown}
+            known = found[place]
+            found[place] = replace(
+                known, paths=(*known.paths, log_dir.path), usable_bytes=min(known.usable_bytes, free)
+            )
+    return found
+
+
+def _share(known: FileSystem, log_dir: LogDir) -> bool:
+    if known.broker_id != log_dir.broker_id or known.total_bytes != log_dir.total_bytes:
+        return False
+    assert log_dir.usable_bytes is not None
+    total = log_dir.total_bytes
+    limit = SAME_FREE_BYTES if total is None else min(SAME_FREE_BYTES, total // 100)
+    return abs(known.usable_bytes - log_dir.usable_bytes) <= limit
+
+
+def usable_bytes(log_dirs: Collection[LogDir]) -> dict[int, int]:
+    """Free space of the brokers that report it for all their directories, each file system counted once."""
+    unknown = {
+        log_dir.broker_id for log_dir in log_dirs if log_dir.error is ErrorCode.NONE and log_dir.usable_bytes is None
+    }
+    free: dict[int, int] = {}
+    for file_system in file_systems_of(log_dirs):
+        if file_system.broker_id not in unknown:
+            free[file_system.broker_id] = free.get(file_system.broker_id, 0) + file_system.usable_bytes
+    return free
 
 
 async def move_replicas(client: ClusterClient, targets: Mapping[Replica, str]) -> dict[Replica, Outcome]:

@@ -112,6 +112,9 @@ class Activity(NamedTuple):
     partitions: list[PartitionActivity]
     group_offsets: list[GroupOffsetActivity]
     problems: Annotated[list[str], "Descriptions of the parts that could not be read."]
+    controller_problem: Annotated[
+        str | None, "Why there is no active controller; without a leader of the metadata quorum, since when."
+    ] = None
 
 
 OK, MOVING, UNDER_REPLICATED, OFFLINE = "OK", "MOVING", "UNDER-REPLICATED", "OFFLINE"
@@ -154,6 +157,7 @@ def activity(old: ClusterSample | None, new: ClusterSample, verdict_of: VerdictO
         partitions,
         [offset for found in offsets.values() for offset in found],
         list(new.problems),
+        new.frozen or ("no controller" if controller < 0 and not new.is_controller_unseen else None),
     )
 
 

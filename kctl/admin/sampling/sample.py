@@ -137,6 +137,8 @@ class GroupReading:
     """The partitions that its members read."""
     has_left: bool = False
     """Whether it has had members, and has none now."""
+    has_history: bool = True
+    """Whether its commits are in __consumer_offsets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +170,10 @@ class ClusterSample:
     """`commits` has all commits of the group since this time, by the monotonic clock."""
     readings: Mapping[int, BrokerReading] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
+    frozen: str | None = None
+    """That the metadata quorum has no leader, and since when; then the brokers of `metadata` are those that respond."""
+    is_controller_unseen: bool = False
+    """Whether the user may not see which controller is active."""
 
 
 # Verdicts of groups from the samples of `kctl top`, by the rules of `kctl groups lag`. Pure.

@@ -7,24 +7,27 @@ import contextlib
 import ipaddress
 from collections.abc import Awaitable, Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from time import monotonic, time
 from typing import NamedTuple, TypeVar
 
 from kctl.admin.cluster.metrics import endpoint_of, read_metrics
+from kctl.admin.cluster.observation import read_quorum, unreachable_brokers
+from kctl.admin.cluster.quorum import QuorumReading
 from kctl.admin.groups.groups import list_groups, look_up_groups
 from kctl.admin.groups.history import CommitHistory, Key
 from kctl.admin.groups.lag import read_retentions
 from kctl.admin.placement.log_dirs import describe_log_dirs, usable_bytes
-from kctl.admin.placement.reassignment import ongoing_if_supported
+from kctl.admin.placement.reassignment import Ongoing, ongoing_if_supported
 from kctl.admin.sampling.sample import NAMES, BrokerReading, ClusterSample, GroupReading, reading_of
 from kctl.client.cluster import ClusterClient
 from kctl.client.consuming.list_offsets import EARLIEST, LATEST, list_offsets
 from kctl.client.metadata import ClusterMetadata
 from kctl.errors import ApiError, ClusterUnreachable, ErrorCode, KctlError
-from kctl.lag.facts import WINDOW_MS, LogRange, Position, Retention, Unread
+from kctl.lag.facts import SHARE, WINDOW_MS, LogRange, Position, Retention, Unread
 from kctl.lag.unread_records import SIZES, Search, find_unread
 from kctl.limits import Subject, bound
-from kctl.model import TopicPartition
+from kctl.model import NO_LEADER, TopicPartition
 
 TOP_GROUPS_MAX = bound(
     Subject.COMMANDS,
@@ -158,6 +161,8 @@ class Sampler:
         self._retention = RetentionReader(client)
         self._of_groups: set[TopicPartition] = set()
         """The partitions in which groups had committed, or that their members read, in the last sample."""
+        self._lost_since_ms: int | None = None
+        """When the metadata quorum was first seen without a leader; None while it has one."""
         self._history = CommitHistory()
         self._behind: set[str] = set()
         """The groups that had unread records in the last sample."""
@@ -168,8 +173,19 @@ class Sampler:
         with client.one_deadline():
             metadata = await client.metadata()
             problems: list[str] = []
+            quorum = await self._quorum(problems)
+            if quorum.is_kraft:
+                metadata = metadata._replace(controller_id=NO_LEADER if quorum.leader_id is None else quorum.leader_id)
+            if quorum.lost is not None:
+                # The list of brokers is frozen, too.
+                away = await unreachable_brokers(client, metadata)
+                problems += [f"broker {broker_id}: {problem}" for broker_id, problem in away.items()]
+                alive = {number: broker for number, broker in metadata.brokers.items() if number not in away}
+                metadata = metadata._replace(brokers=alive)
             log_dirs = await self._or_nothing(describe_log_dirs(client, metadata.brokers), "log directories", problems)
-            ongoing = await self._or_nothing(ongoing_if_supported(client), "reassignments", problems)
+            ongoing: Mapping[TopicPartition, Ongoing] | None = None
+            if quorum.lost is None:
+                ongoing = await self._or_nothing(ongoing_if_supported(client), "reassignments", problems)
             led = self._led(metadata)
             # Starts before commits and ends after them, as otherwise a commit in between would be outside of the log.
             starts = await self._or_nothing(
@@ -212,10 +228,23 @@ class Sampler:
             facts.retentions if facts else {},
             facts.unread if facts else {},
             self._commits(late, groups),
-            self._commits_since_ms(late),
+            self._commits_since_ms({name for name in late if name in groups and groups[name].has_history}),
             readings,
             tuple(problems),
+            quorum.frozen,
+            quorum.refused is not None,
         )
+
+    async def _quorum(self, problems: list[str]) -> QuorumReading:
+        """Return the metadata quorum; without a leader with the time when that was seen first."""
+        reading = await read_quorum(self._client)
+        if reading.refused is not None:
+            problems.append(f"active controller: {reading.refused}: this needs Describe on the cluster")
+        if reading.lost is None:
+            self._lost_since_ms = None
+            return reading
+        self._lost_since_ms = self._lost_since_ms or reading.asked_ms
+        return replace(reading, asked_ms=self._lost_since_ms)
 
     async def _or_nothing(self, work: Awaitable[T], what: str, problems: list[str]) -> T | None:
         """Return the result, or None with an entry in `problems`: one part that fails does not hide the others."""
@@ -265,6 +294,7 @@ class Sampler:
                 {offset.tp: offset.committed_offset for offset in group.offsets if offset.committed_offset >= 0},
                 frozenset(tp for member in group.members for tp in member.assignment),
                 group.has_left,
+                group.type != SHARE,
             )
             for group in described
             if group.outcome.is_done

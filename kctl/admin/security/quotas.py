@@ -154,6 +154,7 @@ async def alter_quotas(
 
     async def send_to(connection: Connection) -> Outcome:
         _check_known(connection, AlterClientQuotasRequest)
+        await client.check_quorum(connection)
         response = await connection.send(request, AlterClientQuotasResponse)
         for entry in response.entries:
             raise_if(entry.error_code, ErrorCode.NOT_CONTROLLER)

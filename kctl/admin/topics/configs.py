@@ -259,7 +259,8 @@ async def alter_configs(
                 f"the broker at {connection.address} cannot alter single properties (before Kafka 2.3): use the "
                 "kafka-configs of its version"
             )
-            return {unsupported: Outcome(unsupported.name, ErrorCode.UNSUPPORTED_VERSION, text) for unsupported in some}
+            return {resource: Outcome(resource.name, ErrorCode.UNSUPPORTED_VERSION, text) for resource in some}
+        await client.check_quorum(connection)
         request = IncrementalAlterConfigsRequest(
             resources=[
                 AlterConfigsResource(

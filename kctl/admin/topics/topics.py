@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 from uuid import UUID
 
 from kctl.admin.topics.configs import ConfigResource, ResourceType, describe_configs
@@ -13,8 +14,8 @@ from kctl.client.connections.transport import Connection, ConnectionLost
 from kctl.client.metadata import Topic
 from kctl.client.outcome import Outcome, outcome_of, raise_if
 from kctl.client.retrying import Deadline
-from kctl.errors import ApiError, ErrorCode, UsageError
-from kctl.model import ZERO_UUID
+from kctl.errors import ApiError, ErrorCode, MalformedRequest, UsageError
+from kctl.model import ZERO_UUID, TopicPartition
 from kctl.protocol.apis.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
@@ -29,6 +30,12 @@ from kctl.protocol.apis.create_topics import (
     CreateTopicsResponse,
 )
 from kctl.protocol.apis.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+from kctl.protocol.apis.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    TopicRequest,
+)
 
 # Lists and describes topics.
 
@@ -240,3 +247,47 @@ def _creatable(topic: NewTopic, version: int) -> CreatableTopic:
         ],
         configs=[CreatableTopicConfig(name=name, value=value) for name, value in sorted(topic.configs.items())],
     )
+
+
+# Eligible leader replicas (KIP-966).
+
+
+class EligibleLeaders(NamedTuple):
+    """Replicas of a partition that are not in sync, and may become leader without loss of committed records."""
+
+    elr: tuple[int, ...]
+    last_known: tuple[int, ...]
+    """Replicas that lost this place because they were shut down uncleanly."""
+
+
+async def eligible_leaders(client: ClusterClient, topics: Collection[str]) -> Mapping[TopicPartition, EligibleLeaders]:
+    """Return the eligible leader replicas of the topics; empty before Kafka 3.8, and while the feature is off.
+
+    Raises ClusterUnreachable.
+    """
+
+    async def read(connection: Connection) -> dict[TopicPartition, EligibleLeaders]:
+        if not topics or not connection.versions.supports(DescribeTopicPartitionsRequest):
+            return {}
+        found: dict[TopicPartition, EligibleLeaders] = {}
+        request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name=name) for name in sorted(topics)])
+        while True:
+            page = await connection.send(request, DescribeTopicPartitionsResponse)
+            for topic in page.topics:
+                for partition in topic.partitions:
+                    if topic.name is not None and partition.eligible_leader_replicas is not None:
+                        found[TopicPartition(topic.name, partition.partition_index)] = EligibleLeaders(
+                            tuple(partition.eligible_leader_replicas), tuple(partition.last_known_elr or ())
+                        )
+            if page.next_cursor is None:
+                return found
+            at, next_at = _place(request.cursor), _place(page.next_cursor)
+            if next_at <= at:
+                raise MalformedRequest(f"{connection.address}: the pages of DescribeTopicPartitions do not end")
+            request = replace(request, cursor=page.next_cursor)
+
+    return await client.on_any_broker(read)
+
+
+def _place(cursor: Cursor | None) -> tuple[str, int]:
+    return ("", -1) if cursor is None else (cursor.topic_name, cursor.partition_index)

@@ -10,6 +10,7 @@ from kctl.admin.cluster.features import compare_apis, read_api_versions
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
+from kctl.commands.frame.options.parameters import BootstrapController
 from kctl.commands.frame.output.shown import shows
 from kctl.commands.frame.query import QueryCommand
 from kctl.output.console import Column
@@ -60,6 +61,7 @@ def api_versions(
     differing: Annotated[
         bool, typer.Option("--differing", help="Only APIs of which the brokers support different versions.")
     ] = False,
+    bootstrap_controller: BootstrapController = None,
 ) -> ExitStatus:
     """Show the API versions that each broker supports, beside those of kctl.
 
@@ -67,6 +69,7 @@ def api_versions(
     brokers support.  DIFFERS marks APIs of which the brokers support different versions, as during an upgrade.
     """
     run: Invocation = ctx.obj
+    run.at_controllers(bootstrap_controller)
     brokers, failed = run.on_brokers(read_api_versions)
     apis = [api for api in compare_apis(brokers) if api.differs or not differing]
     groups = _groups(brokers)

@@ -1,4 +1,4 @@
-"""`kctl metadata-quorum`: describe the controllers of a KRaft cluster."""
+"""`kctl cluster quorum`: describe the controllers of a KRaft cluster."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from kctl.admin.cluster.quorum import describe_metadata_quorum
+from kctl.admin.cluster.observation import describe_metadata_quorum
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
+from kctl.commands.frame.options.parameters import BootstrapController
 from kctl.commands.frame.options.values import format_time
 from kctl.commands.frame.output.shown import shows
 from kctl.commands.frame.query import QueryCommand
@@ -60,6 +61,7 @@ class QuorumItem(NamedTuple):
         "kctl cluster quorum",
         "kctl cluster quorum --replication",
         "kctl cluster quorum --replication --format json",
+        "kctl cluster quorum --bootstrap-controller controller1:9093",
     ),
 )
 @shows(ReplicaRow, instead=QuorumItem)
@@ -69,6 +71,7 @@ def describe(
     replication: Annotated[
         bool, typer.Option("--replication", help="One row per controller and broker, with its lag.")
     ] = False,
+    bootstrap_controller: BootstrapController = None,
 ) -> ExitStatus:
     """Describe the quorum of controllers: the leader, its epoch, voters and observers.
 
@@ -76,7 +79,8 @@ def describe(
     in offsets of this log.  A cluster whose metadata is in ZooKeeper has no quorum: exit status 1.
     """
     run: Invocation = ctx.obj
-    quorum = run.on_cluster(describe_metadata_quorum)
+    run.at_controllers(bootstrap_controller)
+    quorum = run.on_brokers(describe_metadata_quorum)
     if replication:
         run.console.show(ReplicaRow, [_row(replica) for replica in quorum.replicas])
         return ExitStatus.DONE

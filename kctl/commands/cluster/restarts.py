@@ -17,6 +17,7 @@ from kctl.admin.cluster.maintenance import (
     plan_return,
     reorder_replicas,
 )
+from kctl.admin.cluster.observation import read_quorum
 from kctl.admin.cluster.rolling import NotHealthy, RollingRestart
 from kctl.admin.cluster.rolling_plan import command_for, plan_roll
 from kctl.admin.placement.plan import partition_of
@@ -44,6 +45,7 @@ from kctl.output.quantities import INT32_MAX, counted, parse_integer
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from kctl.admin.cluster.quorum import QuorumReading
     from kctl.admin.cluster.rolling_plan import RollStep
     from kctl.admin.placement.documents import Assignment
     from kctl.admin.placement.reassignment import Ongoing
@@ -64,12 +66,14 @@ _SHOWN = 5
 
 
 class RollRow(NamedTuple):
-    """The restart of one broker; status is planned, restarted, failed or not started."""
+    """The restart of one broker or controller; status is planned, restarted, failed or not started."""
 
     broker: int
     address: str
     rack: str | None
     controller: bool
+    """Whether it is the active controller."""
+    role: Annotated[str, Column(drop_order=1), "broker, controller or broker,controller."]
     leaders: int
     replicas: int
     status: str
@@ -103,7 +107,8 @@ def roll(
     ] = None,
     data_dir: DataDir = None,
     brokers: Annotated[
-        str | None, typer.Option("--brokers", metavar="ID[,ID...]", help="Only these brokers.  Default: all.")
+        str | None,
+        typer.Option("--brokers", metavar="ID[,ID...]", help="Only these brokers and controllers.  Default: all."),
     ] = None,
     broker_timeout: Annotated[
         Duration,
@@ -119,12 +124,13 @@ def roll(
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the order and the effects only.")] = False,
 ) -> ExitStatus:
-    """Restart the brokers of a cluster one by one, without interrupting clients.
+    """Restart the brokers and dedicated controllers of a cluster one by one, without interrupting clients.
 
     Before each restart the cluster has to be healthy, as for 'kctl cluster health'.  A broker transfers its leaders
     when it is stopped; when it is back, its replicas have to be in sync on every broker, and it becomes the leader of
-    the partitions that prefer it.  The controller is the last.  The command stops at the first problem: no other broker
-    is restarted then.
+    the partitions that prefer it.  A controller of a KRaft cluster is restarted only while the others have a majority,
+    and has to follow the metadata quorum again.  Dedicated controllers come after the brokers, and the active
+    controller is the last.  The command stops at the first problem: nothing else is restarted then.
 
     The exit status is 3 if the cluster was not healthy before the first restart, and 1 if a restart has failed.
     """
@@ -137,10 +143,19 @@ def roll(
         raise UsageError("--restart-command and --data-dir contradict each other: give one of them")
     restarter = _Cluster(run, data_dir) if restart_command is None else _Command(run, restart_command)
     settings = restarter.settings()
-    metadata, minimums = asyncio.run(_look(settings))
-    steps = plan_roll(metadata, minimums, chosen)
+    metadata, minimums, reading = asyncio.run(_look(settings))
+    if reading.refused is not None:
+        raise reading.refused
+    if reading.frozen is not None:
+        run.console.warn(f"{reading.frozen}: nothing is restarted")
+        return ExitStatus.UNMET
+    steps = plan_roll(metadata, minimums, chosen, reading.quorum)
     for step in steps:
         restarter.check(step)
+        if reading.quorum is not None and [voter.node_id for voter in reading.quorum.voters] == [step.broker.node_id]:
+            run.console.warn(
+                f"controller {step.broker.node_id} is the only voter: while it restarts, nothing is changed or elected"
+            )
     rows = [_row(step, "planned") for step in steps]
     if dry_run:
         run.console.show(RollRow, rows)
@@ -151,7 +166,10 @@ def roll(
             run.console.show(RollRow, rows)
         _warn_of(run, steps)
         raise Refused("clients could not use these partitions meanwhile: repeat with --allow-unavailable")
-    run.consent(f"Restart {counted(len(steps), 'broker')} of {len(metadata.brokers)}, one by one?")
+    controllers = sum(not step.is_broker for step in steps)
+    more = f" and {counted(controllers, 'controller')}" if controllers else ""
+    brokers_text = f"{counted(len(steps) - controllers, 'broker')} of {len(metadata.brokers)}"
+    run.consent(f"Restart {brokers_text}{more}, one by one?")
     roller = RollingRestart(settings, metadata.brokers)
     rows, status = asyncio.run(_roll(run, roller, steps, restarter, timeout_s))
     run.console.show(RollRow, rows)
@@ -233,11 +251,12 @@ class _Cluster:
         )
 
 
-async def _look(settings: ClientSettings) -> tuple[ClusterMetadata, dict[str, int]]:
+async def _look(settings: ClientSettings) -> tuple[ClusterMetadata, dict[str, int], QuorumReading]:
     async with ClusterClient(settings, AsyncioTransport()) as client:
         with client.one_deadline():
+            reading = await read_quorum(client)
             metadata = await client.metadata()
-            return metadata, await min_insync_replicas(client, metadata.topics)
+            return metadata, await min_insync_replicas(client, metadata.topics), reading
 
 
 async def _roll(
@@ -248,10 +267,11 @@ async def _roll(
     rows = [_row(step, "not started") for step in steps]
     for number, step in enumerate(steps):
         start_s = now()
-        name = f"broker {step.broker.node_id} ({number + 1} of {len(steps)})"
+        what = "broker" if step.is_broker else "controller"
+        name = f"{what} {step.broker.node_id} ({number + 1} of {len(steps)})"
         try:
             await roller.restart(
-                step.broker.node_id,
+                step,
                 partial(restarter.restart, step),
                 timeout_s=timeout_s,
                 on_progress=lambda text, name=name: run.console.note(f"{name}: {text}"),  # type: ignore[misc]
@@ -293,6 +313,7 @@ def _row(
         address=step.broker.address,
         rack=step.broker.rack,
         controller=step.is_controller,
+        role=step.role,
         leaders=step.leaders,
         replicas=step.replicas,
         status=status,

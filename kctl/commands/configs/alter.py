@@ -33,6 +33,7 @@ from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
 from kctl.commands.frame.options.option_types import Pair, Property
+from kctl.commands.frame.options.parameters import BootstrapController
 from kctl.commands.frame.output.rows import outcome_error
 from kctl.commands.frame.output.shown import shows
 from kctl.commands.quotas import number_text
@@ -107,6 +108,7 @@ def alter(
     topic_regex: TopicRegex = None,
     client: ClientName = None,
     compat: Compat = None,
+    bootstrap_controller: BootstrapController = None,
 ) -> ExitStatus:
     """Change properties; all others keep their values.
 
@@ -118,6 +120,7 @@ def alter(
     <default> is '+<default>', and the client id * is --client '+*'.
     """
     run: Invocation = ctx.obj
+    run.at_controllers(bootstrap_controller)
     changes = _changes(set_, delete, append, subtract)
     pattern = topic_pattern(type_, names, topic_regex)
     if not names and pattern is None:

@@ -35,6 +35,7 @@ from kctl.commands.compat.java import Compat, java_order
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
+from kctl.commands.frame.options.parameters import BootstrapController
 from kctl.commands.frame.output.rows import code_error, outcome_error
 from kctl.commands.frame.output.shown import shows
 from kctl.commands.frame.query import QueryCommand
@@ -297,6 +298,7 @@ def describe(
     topic_regex: TopicRegex = None,
     client: ClientName = None,
     compat: Compat = None,
+    bootstrap_controller: BootstrapController = None,
 ) -> ExitStatus:
     """Show properties, the sources of their values, and the values that they override.
 
@@ -308,6 +310,7 @@ def describe(
     for client metrics 3.7, and for groups 4.0.
     """
     run: Invocation = ctx.obj
+    run.at_controllers(bootstrap_controller)
     pattern = topic_pattern(type_, names, topic_regex)
     if type_ in TYPES:
         if all_ or property_:

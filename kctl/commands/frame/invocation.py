@@ -50,6 +50,7 @@ class Invocation:
         self._reported: set[str] = set()
         """What has been said about the properties."""
         self._reads_environment = True
+        self._controllers: str | None = None
         self._is_authorized = False
         self.changes: SentChanges | None = None
         """Records the requests that change something; None for commands that change nothing, and once
@@ -59,6 +60,7 @@ class Invocation:
         """Return the invocation of another round of the same command: --timeout starts again."""
         following = Invocation(self.console, self._given)
         following.profile = self.profile
+        following._controllers = self._controllers
         following._reported = self._reported
         return following
 
@@ -111,7 +113,7 @@ class Invocation:
         properties = self.client_properties()
         self._report_unknown(properties)
         settings = client_settings(
-            bootstrap_servers=self._servers,
+            bootstrap_servers=self._controllers or self._servers,
             properties=properties,
             security=self._security_of(properties),
             timeout_ms=None if timeout is None else timeout_of(timeout, "--timeout"),
@@ -119,9 +121,20 @@ class Invocation:
             default_timeout_ms=DEFAULT_TIMEOUT_MS,
             resolved=self._resolved,
         )
+        if self._controllers is not None:
+            settings = settings._replace(are_controllers=True)
         if self.profile is None:
             return settings if self.changes is None else settings._replace(guard=Guard(changes=self.changes))
         return settings._replace(guard=self._guard(self.profile))
+
+    def at_controllers(self, servers: str | None) -> None:
+        """Connect to these controllers instead of brokers (--bootstrap-controller); None for brokers.
+
+        Raises UsageError if --bootstrap-server is given as well.
+        """
+        if servers is not None and self._given.get("bootstrap_server"):
+            raise UsageError("--bootstrap-server and --bootstrap-controller exclude each other")
+        self._controllers = servers
 
     def _guard(self, profile: Profile) -> Guard:
         """Return the checks of the client for the profile, even if a command does not call `authorize_change`."""
@@ -193,6 +206,8 @@ class Invocation:
         """Return the options of this command line that select the cluster, quoted for another command line."""
         names = ("bootstrap_server", "command_config", "profile")
         given = {name: self._given[name] for name in names if self._given.get(name)}
+        if self._controllers is not None:
+            given["bootstrap_controller"] = self._controllers
         options = "".join(
             f" --command-property {shlex.quote(pair)}" for pair in self._given.get("command_property") or ()
         )

@@ -185,7 +185,7 @@ def restore_offsets(
     if execute and all(reset.outcome.is_done for reset in resets):
         if not no_backup:
             back_up(run, groups, reason, backup_dir=backup_dir)
-        outcomes = run.on_brokers(lambda client: group_reset.commit(client, resets, saved))
+        outcomes = run.on_brokers(lambda client: group_reset.commit(client, groups, resets, saved))
     shown = status if outcomes else f"would be {status}"
     rows = [
         reset_row(planned, shown, outcomes.get((planned.group, planned.tp)) if outcomes else None) for planned in resets

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kctl.admin.groups.groups import delete_groups, look_up_group, look_up_groups
-from kctl.admin.groups.offsets import MESSAGES
+from kctl.admin.groups.offsets import MESSAGES, delete_share_offsets
 from kctl.admin.groups.offsets import delete_offsets as request_deletion
 from kctl.client.outcome import Outcome
 from kctl.commands.frame.command import ChangingCommand
@@ -37,7 +37,7 @@ from kctl.commands.groups.selection import (
     with_matching_topics,
 )
 from kctl.errors import ErrorCode, UsageError
-from kctl.lag.facts import OTHER_TYPES, GroupDescription
+from kctl.lag.facts import OTHER_TYPES, SHARE, GroupDescription
 from kctl.model import TopicPartition
 from kctl.output.quantities import counted
 
@@ -166,7 +166,7 @@ def delete_offsets(
     no_backup: NoBackup = False,
     backup_dir: BackupDir = None,
 ) -> ExitStatus:
-    """Delete committed offsets of a group.
+    """Delete committed offsets of a group; of a share group its start offsets, of whole topics.
 
     The broker refuses to delete offsets of topics that members of the group subscribe to.  Asks for confirmation on a
     terminal; elsewhere --yes is required (exit status 5).  The committed offsets of the group are first saved to a
@@ -179,6 +179,8 @@ def delete_offsets(
     if not group.outcome.is_done:
         run.console.show(OffsetDeletionRow, [GroupDeletionRow(name, None, **outcome_error(group.outcome))])
         return ExitStatus.FAILED
+    if group.type == SHARE and any(numbers is not None for numbers in (scope or {}).values()):
+        raise UsageError("offsets of a share group can only be deleted for whole topics: give --topic TOPIC")
     (chosen,) = [group] if topics is None else with_matching_topics([group], topics)
     committed = {offset.tp: offset.committed_offset for offset in chosen.offsets if offset.committed_offset >= 0}
     requested = committed_in_scope(committed, scope)
@@ -186,7 +188,8 @@ def delete_offsets(
         run.consent(f"Delete {counted(len(requested), 'committed offset')} of {name}?")
         if requested and not no_backup:
             back_up(run, [group], "delete-offsets", backup_dir=backup_dir)
-        outcomes = run.on_brokers(lambda client: request_deletion(client, name, requested)) if requested else {}
+        ask = delete_share_offsets if group.type == SHARE else request_deletion
+        outcomes = run.on_brokers(lambda client: ask(client, name, requested)) if requested else {}
     else:
         outcomes = previewed_deletions(group, requested)
     status = "would be deleted" if dry_run else "deleted"

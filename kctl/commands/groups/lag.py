@@ -63,7 +63,7 @@ CommitAgeMin = Annotated[int | None, JSON_ONLY]
 Lost = Annotated[int | None, Column(is_rare=True)]
 TimeLeft = Annotated[int | None, Column("time_left", is_rare=True, drop_order=8)]
 VerdictName = Annotated[str | None, Column(trouble=lambda text: text != "OK" and is_present(text))]
-Reason = Annotated[str | None, JSON_ONLY]
+Reason = Annotated[str | None, Column(wraps=True, is_rare=True, drop_order=1)]
 
 
 class LagItem(NamedTuple):
@@ -117,6 +117,8 @@ class LagTotalItem(NamedTuple):
     commit_age_ms_min: CommitAgeMin
     lost: Lost
     time_left_ms: TimeLeft
+    uncommitted_partitions: Annotated[int, JSON_ONLY, "Partitions with records and without a committed offset."]
+    uncommitted_records: Annotated[int, JSON_ONLY, "Offsets in these partitions; they count for no lag."]
     verdict: VerdictName
     reason: Reason
     time: Annotated[str, JSON_ONLY]
@@ -231,6 +233,8 @@ def _total_item(subject: Subject, total: LagTotal, groups: int, time: str) -> La
         client_id=member.client_id if member else None,
         groups=1 if group else groups,
         partitions=total.partitions,
+        uncommitted_partitions=total.uncommitted_partitions,
+        uncommitted_records=total.uncommitted_records,
         **_lag_fields(total.judgement),
         time=time,
         error=PARTITIONS_FAILED if total.failed else None,
@@ -271,6 +275,8 @@ def _failure(group: str | None, outcome: Outcome, time: str) -> LagTotalItem:
         client_id=None,
         groups=1,
         partitions=0,
+        uncommitted_partitions=0,
+        uncommitted_records=0,
         **_lag_fields(None),
         time=time,
         **outcome_error(outcome),
@@ -315,9 +321,25 @@ def summary(items: Sequence[AnyItem]) -> str:
     groups += sum(item.groups for item in items if isinstance(item, LagTotalItem) and item.group is None)
     partitions = sum(item.partitions if isinstance(item, LagTotalItem) else 1 for item in items)
     lag = sum(item.lag or 0 for item in items)
+    without, records = _uncommitted(items)
+    more = [f"{records:,} unread in {counted(without, 'partition')} without a commit"] if without else []
     verdicts = [Verdict[item.verdict] for item in items if item.verdict]
     counts = (f"{verdicts.count(verdict)} {verdict.name}" for verdict in reversed(Verdict) if verdict in verdicts)
-    return ", ".join([f"groups: {groups}, partitions: {partitions}, unread records: {lag:,}", *counts])
+    return ", ".join([f"groups: {groups}, partitions: {partitions}, unread records: {lag:,}", *more, *counts])
+
+
+def _uncommitted(items: Sequence[AnyItem]) -> tuple[int, int]:
+    """Return the partitions with records and without a committed offset, and their records."""
+    partitions = records = 0
+    for item in items:
+        if isinstance(item, LagTotalItem):
+            partitions += item.uncommitted_partitions
+            records += item.uncommitted_records
+        elif item.current_offset is None and item.log_end_offset is not None:
+            unread = item.log_end_offset - (item.log_start_offset or 0)
+            partitions += unread > 0
+            records += max(0, unread)
+    return partitions, records
 
 
 verbs = typer.Typer(add_completion=False)

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kctl.admin.groups.groups import look_up_groups
-from kctl.admin.groups.offsets import OffsetDocument, commit_offsets, committed_of, format_offsets, parse_offsets
+from kctl.admin.groups.offsets import (
+    OffsetDocument,
+    Outcomes,
+    alter_share_offsets,
+    commit_offsets,
+    committed_of,
+    format_offsets,
+    parse_offsets,
+)
 from kctl.admin.groups.resets import Reset, Scenario, Target, plan_resets
 from kctl.admin.groups.undo_files import save_backup
 from kctl.admin.placement.throttling import folder_of
@@ -42,13 +50,13 @@ from kctl.commands.groups.selection import (
     with_matching_topics,
 )
 from kctl.errors import ApiError, ErrorCode, UsageError
-from kctl.lag.facts import OTHER_TYPES
+from kctl.lag.facts import OTHER_TYPES, SHARE
 from kctl.model import ZERO_UUID, TopicPartition, uuid_text
 from kctl.output.quantities import INT64_MAX
 from kctl.system.user_files import read_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from kctl.admin.groups.offsets import GroupOffsets
     from kctl.client.cluster import ClusterClient
@@ -85,13 +93,13 @@ def unreadable(groups: Iterable[GroupDescription]) -> dict[str, Outcome]:
 def back_up(run: Invocation, groups: Sequence[GroupDescription], reason: str, *, backup_dir: str | None) -> None:
     """Save the offsets of the groups, if they have any.  Raises Refused if that fails.
 
-    None of them is `unreadable`.  Groups of type share and streams have no offsets that could be read; they are left
-    out with a warning.
+    None of them is `unreadable`.  Share groups, which no OffsetCommit would restore, and groups that brokers before
+    Kafka 4.1 do not describe are left out with a warning.
     """
     for group in groups:
-        if group.type in OTHER_TYPES:
+        if group.type == SHARE or (group.type in OTHER_TYPES and not group.outcome.is_done):
             run.console.warn(f"group '{group.outcome.name}' is a {group.type} group: its offsets are not backed up")
-    offsets = committed_of(group for group in groups if group.type not in OTHER_TYPES)
+    offsets = committed_of(group for group in groups if group.type != SHARE)
     if not offsets:
         return
     cluster_id, topic_ids = run.on_brokers(lambda client: identities(client, offsets))
@@ -231,9 +239,12 @@ def refuse_active(groups: Iterable[GroupDescription]) -> None:
 
 
 async def commit(
-    client: ClusterClient, resets: Sequence[Reset], saved: GroupOffsets | None = None
+    client: ClusterClient,
+    groups: Iterable[GroupDescription],
+    resets: Sequence[Reset],
+    saved: GroupOffsets | None = None,
 ) -> dict[tuple[str, TopicPartition], Outcome]:
-    """Commit the new offsets; return the outcomes by group and partition.
+    """Commit the new offsets, of share groups their start offsets; the outcomes by group and partition.
 
     An offset that is that of the partition in `saved` is committed with its metadata.  Leader epochs are left out:
     that of a topic that has been deleted and created again would stop its consumers.
@@ -244,7 +255,14 @@ async def commit(
         known = (saved or {}).get(reset.group, {}).get(reset.tp)
         metadata = known.metadata if known is not None and known.offset == reset.new else ""
         requested.setdefault(reset.group, {})[reset.tp] = CommittedOffset(reset.new, metadata=metadata)
-    committed = await client.gather([commit_offsets(client, *item) for item in requested.items()])
+    shares = {group.outcome.name for group in groups if group.type == SHARE}
+
+    async def commit_group(name: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> Outcomes:
+        if name in shares:
+            return await alter_share_offsets(client, name, {tp: offset.offset for tp, offset in offsets.items()})
+        return await commit_offsets(client, name, offsets)
+
+    committed = await client.gather([commit_group(name, offsets) for name, offsets in requested.items()])
     return {
         (group, tp): outcome
         for group, responses in zip(requested, committed, strict=True)
@@ -428,7 +446,7 @@ def reset_offsets(
     if execute and resets and all(reset.outcome.is_done for reset in resets):
         if not no_backup:
             back_up(run, groups, "reset-offsets", backup_dir=backup_dir)
-        outcomes = run.on_brokers(lambda client: commit(client, resets))
+        outcomes = run.on_brokers(lambda client: commit(client, groups, resets))
     status = "reset" if outcomes else WOULD_RESET
     if not (execute or dry_run or compat or export):
         run.console.note("nothing was changed; give --yes to commit these offsets")

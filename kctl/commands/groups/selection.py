@@ -12,7 +12,7 @@ from kctl.commands.frame.invocation import Invocation
 from kctl.commands.frame.output.rows import outcome_error
 from kctl.commands.reading.searches import NamePattern
 from kctl.errors import ApiError, KctlError, UsageError
-from kctl.lag.facts import OTHER_TYPES
+from kctl.lag.facts import DESCRIBING_APIS, OTHER_TYPES
 from kctl.output.console import JSON_ONLY, ErrorName, ErrorText
 from kctl.output.quantities import counted
 
@@ -53,11 +53,8 @@ def topic_pattern(topic_regex: str | None) -> NamePattern | None:
 async def all_selected_groups(
     run: Invocation, client: ClusterClient, names: list[str] | None, pattern: NamePattern | None
 ) -> list[str]:
-    """Return the result of `selected_groups`.
-
-    Raises ApiError if a broker has an error, KctlError if no group matches.
-    """
-    requested, failed = await selected_groups(run, client, names, pattern)
+    """Return the result of `selected_groups`.  Raises ApiError for the error of a broker, KctlError without a match."""
+    requested, failed = await selected_groups(run, client, names, pattern, with_other_types=False)
     if failed:
         raise ApiError(failed[0].error, f"broker {failed[0].name} cannot list its groups: {failed[0].message}")
     if pattern is not None and not requested:
@@ -66,21 +63,39 @@ async def all_selected_groups(
 
 
 async def selected_groups(
-    run: Invocation, client: ClusterClient, names: list[str] | None, pattern: NamePattern | None
+    run: Invocation,
+    client: ClusterClient,
+    names: list[str] | None,
+    pattern: NamePattern | None,
+    *,
+    with_other_types: bool = True,
 ) -> tuple[list[str], list[Outcome]]:
-    """Return the named groups, those that match or all groups of consumers, and the brokers with an error.
+    """Return the named groups, those that match or all groups, and the brokers with an error.
 
-    Groups of other types are omitted with a warning.
+    Share and streams groups that are not named are omitted with a warning where brokers do not describe them, before
+    Kafka 4.1, and without `with_other_types`.
     """
     if names:
         return sorted(set(names)), []
     groups, failed = await query(client)
     types = {group.group_id: group.type for group in groups}
     chosen = sorted(types) if pattern is None else pattern.select(sorted(types))
+    left_out = set(OTHER_TYPES)
+    if with_other_types:
+        left_out = {kind for kind, (key, version) in DESCRIBING_APIS.items() if not _is_served(client, key, version)}
     for name in chosen:
-        if types[name] in OTHER_TYPES:
-            run.console.warn(f"group '{name}' is left out: it is a {types[name]} group, see {OTHER_TYPES[types[name]]}")
-    return [name for name in chosen if types[name] not in OTHER_TYPES], failed
+        if types[name] in left_out:
+            why = (
+                f"which the brokers do not describe, see {OTHER_TYPES[types[name]]}"
+                if with_other_types
+                else "which must be named"
+            )
+            run.console.warn(f"group '{name}' is left out: it is a {types[name]} group, {why}")
+    return [name for name in chosen if types[name] not in left_out], failed
+
+
+def _is_served(client: ClusterClient, key: int, version: int) -> bool:
+    return any(connection.versions.has(key, version) for connection in client.open_connections())
 
 
 def with_matching_topics(groups: Iterable[GroupDescription], pattern: NamePattern) -> list[GroupDescription]:
@@ -112,7 +127,9 @@ EmptyName = Annotated[
         help="The group whose name is empty: Kafka accepts offsets for it from consumers without a group.",
     ),
 ]
-All = Annotated[bool, typer.Option("--all", help="All groups except those of type share and streams.")]
+All = Annotated[
+    bool, typer.Option("--all", help="All groups; what changes groups leaves out those of type share and streams.")
+]
 GroupRegex = Annotated[
     str | None,
     typer.Option("--group-regex", metavar="RE", help="Groups whose name matches this regular expression as a whole."),

@@ -117,7 +117,7 @@ _EXCLUDED = frozenset(
     {
         *("compat", "watch", "interval", "rounds", "wait", "export"),
         *("yes", "dry_run", "execute"),
-        *("zookeeper", "schema_registry", "decode", "catalog"),
+        *("zookeeper", "bootstrap_controller", "schema_registry", "decode", "catalog"),
         *("snapshot", "source"),
     }
 )

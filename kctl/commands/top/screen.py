@@ -134,7 +134,9 @@ def _head(state: State, width: int, *, is_live: bool = True) -> list[Line]:
         f"partitions {len(seen.partitions)}",
         f"groups {len(seen.groups)}",
     )
-    lines = [tuple(title), (Span(_fitting(facts, width)),), _health(seen)]
+    lines = [tuple(title), (Span(_fitting(facts, width)),)]
+    lines += [(Span(escape(seen.controller_problem), BAD),)] if seen.controller_problem is not None else []
+    lines += [health] if (health := _health(seen)) else []
     lines += [(Span(f"not read: {escape('; '.join(seen.problems))}", WARNING),)] if seen.problems else []
     return [_cut(line, width) for line in (*lines, ())]
 
@@ -151,10 +153,8 @@ def _health(seen: Activity) -> Line:
     ]
     if bad_directories:
         words.append(Span(f"{bad_directories} failed log directories", BAD))
-    if seen.controller is None:
-        words.append(Span("no controller", BAD))
     if not words:
-        return (Span("all partitions are in sync", GOOD),)
+        return () if seen.controller_problem is not None else (Span("all partitions are in sync", GOOD),)
     joined = [words[0]]
     for word in words[1:]:
         joined += [Span(", "), word]

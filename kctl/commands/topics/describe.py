@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from kctl.admin.cluster.health import PartitionProblem, partitions_with_problems
+from kctl.admin.cluster.observation import read_quorum, unreachable_brokers
 from kctl.admin.placement.reassignment import Ongoing, list_reassignments
 from kctl.admin.topics.configs import ConfigResource, ResourceType, describe_configs
 from kctl.admin.topics.overrides import topic_overrides
-from kctl.admin.topics.topics import describe_topics, list_topics
+from kctl.admin.topics.topics import EligibleLeaders, describe_topics, eligible_leaders, list_topics
 from kctl.client.outcome import Outcome
 from kctl.commands.compat import topics as topic_compat
 from kctl.commands.compat.java import Compat
@@ -84,18 +85,39 @@ def filtered_topics(run: Invocation, options: FilterOptions, *, internal: bool) 
     filters = topic_filters(options)
 
     async def query(client: ClusterClient) -> Selected:
+        frozen = await frozen_brokers(run, client) if filters.problems else None
         topics = [topic for topic in await list_topics(client) if internal or not topic.is_internal]
-        return await select_topics(client, topics, filters, with_configs=False)
+        return await select_topics(client, topics, filters, with_configs=False, unreachable=frozen)
 
-    return run.on_cluster(query)
+    return run.on_brokers(query) if filters.problems else run.on_cluster(query)
+
+
+async def frozen_brokers(run: Invocation, client: ClusterClient) -> Collection[int] | None:
+    """Warn if the metadata quorum has no leader, so that what brokers say is old.
+
+    Return the brokers that do not respond then; None with a leader, and without KRaft.
+    """
+    frozen = (await read_quorum(client)).frozen
+    if frozen is None:
+        return None
+    unreachable = await unreachable_brokers(client, await client.metadata([]))
+    away = f"; no response from broker {', '.join(map(str, sorted(unreachable)))}" if unreachable else ""
+    run.console.warn(f"{frozen}{away}")
+    return unreachable
 
 
 async def select_topics(
-    client: ClusterClient, topics: Sequence[Topic], filters: TopicFilters, *, with_configs: bool
+    client: ClusterClient,
+    topics: Sequence[Topic],
+    filters: TopicFilters,
+    *,
+    with_configs: bool,
+    unreachable: Collection[int] | None = None,
 ) -> Selected:
     """Return the topics that match all filters; topics that could not be described stay, with their error.
 
-    `with_configs` reads the properties of the topics also if no filter needs them.
+    `with_configs` reads the properties of the topics also if no filter needs them.  `unreachable` is the result of
+    `frozen_brokers`.
     """
     selected = list(topics)
     if filters.names is not None:
@@ -106,7 +128,7 @@ async def select_topics(
         selected = [topic for topic in selected if topic_id(topic) in ids]
     partitions: dict[str, list[int]] = {}
     if filters.problems:
-        partitions = await partitions_with_problems(client, selected, filters.problems)
+        partitions = await partitions_with_problems(client, selected, filters.problems, unreachable)
         selected = _with_errors(selected, partitions)
     configs: Configs = {}
     if filters.has_overrides or with_configs:
@@ -133,6 +155,8 @@ class PartitionItem(NamedTuple):
     replicas: list[int]
     isr: list[int]
     offline: list[int]
+    elr: Annotated[list[int] | None, "Eligible leader replicas (KIP-966); null where they are not served."]
+    last_known_elr: list[int] | None
     error: str | None = None
     message: str | None = None
 
@@ -173,6 +197,8 @@ class PartitionRow(NamedTuple):
     replicas: Annotated[Sequence[int], Column(wraps=True)] = ()
     isr: Annotated[Sequence[int], Column(wraps=True)] = ()
     offline: Annotated[Sequence[int], Column(wraps=True, trouble=is_present)] = ()
+    elr: Annotated[Sequence[int] | None, Column(wraps=True, is_rare=True)] = None
+    last_known_elr: Annotated[Sequence[int] | None, Column(wraps=True, is_rare=True)] = None
     error: ErrorName = None
     message: ErrorText = None
 
@@ -203,6 +229,9 @@ def describe(
     One row per partition; json, jsonl and yaml have one object per topic.  Only topics that match all filters are
     shown.  Of the filters for partitions, a partition has to match one; if any does, the exit status is 3.
 
+    ELR are replicas that are out of sync, have all committed records, and may be elected when no replica is in sync;
+    LAST-KNOWN-ELR those that lost this place by an unclean shutdown (Kafka 4.0, if the cluster has the feature).
+
     With --compat the columns Elr and LastKnownElr, which kafka-3 and kafka-4 have, are N/A, and internal topics are
     included.
     """
@@ -215,15 +244,18 @@ def describe(
     if compat:
         return _describe_as_kafka(run, compat, names, filters)
 
-    async def query(client: ClusterClient) -> Selected:
+    async def query(client: ClusterClient) -> tuple[Selected, Mapping[TopicPartition, EligibleLeaders]]:
+        frozen = await frozen_brokers(run, client)
         if names:
             topics = await describe_topics(client, names)
         else:
             topics = [topic for topic in await list_topics(client) if problems or not topic.is_internal]
-        return await select_topics(client, topics, filters, with_configs=True)
+        selected = await select_topics(client, topics, filters, with_configs=True, unreachable=frozen)
+        described = [topic.name for topic in selected.topics if topic.error is ErrorCode.NONE]
+        return selected, await eligible_leaders(client, described)
 
-    topics, filtered, overridden = run.on_cluster(query)
-    items = [_topic_item(topic, overridden.get(topic.name)) for topic in topics]
+    (topics, filtered, overridden), eligible = run.on_brokers(query)
+    items = [_topic_item(topic, overridden.get(topic.name), eligible) for topic in topics]
     if problems:
         items = [_only(item, filtered.get(item.topic, [])) for item in items]
     if run.console.format is Format.TABLE and items and not problems:
@@ -293,8 +325,17 @@ async def _ongoing(client: ClusterClient) -> dict[TopicPartition, Ongoing]:
         raise
 
 
-def _topic_item(topic: Topic, overrides: dict[str, str | None] | Outcome | None) -> TopicItem:
+def _topic_item(
+    topic: Topic,
+    overrides: dict[str, str | None] | Outcome | None,
+    eligible: Mapping[TopicPartition, EligibleLeaders],
+) -> TopicItem:
     row = topic_row(topic)
+
+    def eligible_in(partition: int) -> tuple[list[int] | None, list[int] | None]:
+        leaders = eligible.get(TopicPartition(topic.name, partition))
+        return (None, None) if leaders is None else (list(leaders.elr), list(leaders.last_known))
+
     return TopicItem(
         topic=topic.name,
         topic_id=topic_id(topic),
@@ -310,6 +351,8 @@ def _topic_item(topic: Topic, overrides: dict[str, str | None] | Outcome | None)
                 replicas=list(partition.replicas),
                 isr=list(partition.isr),
                 offline=list(partition.offline_replicas),
+                elr=eligible_in(partition.partition)[0],
+                last_known_elr=eligible_in(partition.partition)[1],
                 **code_error(partition.error),
             )
             for partition in topic.partitions

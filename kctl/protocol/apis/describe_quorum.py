@@ -29,6 +29,10 @@ class TopicData:
     partitions: list[PartitionData] = array(PartitionData)
 
 
+METADATA_LOG = [TopicData(topic_name="__cluster_metadata", partitions=[PartitionData(partition_index=0)])]
+"""The topics of each request: the only log that has a quorum."""
+
+
 @request(key=55, versions="0-2", flexible="0+", served="none")
 class DescribeQuorumRequest:
     """Sent to any broker, which forwards it to the active controller."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +10,6 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.integration.cli.conftest import Kctl, ThreeBrokers, command_line
-from tests.peers import apache_kafka
-from tests.peers.kraft_cluster import kraft_cluster
 from tests.peers.probe import wait_until
 
 TIMEOUT_S = 60
@@ -85,43 +82,3 @@ def test_brokers_that_are_well(operate: Kctl, three_brokers: ThreeBrokers) -> No
     assert document["brokers"] == 3
     assert not document["unseen"]
     assert findings(operate, "durability", "with one replica")
-
-
-@pytest.mark.jvm
-@pytest.mark.timeout(300)
-def test_the_quorum_of_a_kraft_cluster_is_told_truly(tmp_path: Path) -> None:
-    if reason := apache_kafka.why_not():
-        pytest.skip(reason)
-    with kraft_cluster(apache_kafka.NEWEST_BROKER, tmp_path) as cluster:
-        kctl = command_line({"KCTL_BOOTSTRAP_SERVER": cluster.bootstrap})
-        assert kctl("topics create orders --partitions 3 --replication-factor 3").status == 0
-        wait_until(
-            lambda: kctl("doctor --timeout 15s --fail-on error").status == 0,
-            what="a cluster that is well",
-            timeout_s=TIMEOUT_S,
-        )
-        cluster.processes[3].stop(signal.SIGKILL)
-
-        def first() -> tuple[str, str]:
-            document = json.loads(kctl("doctor --timeout 15s --format json").out)
-            finding = document["findings"][0]
-            return finding["rule"], finding["cause"]
-
-        def names_the_voter() -> bool:
-            rule, cause = first()
-            return rule == "quorum" and "1 of 3 voters" in cause and "one more failure" in cause
-
-        wait_until(names_the_voter, what="the voter that is away", timeout_s=TIMEOUT_S)
-        wait_until(
-            lambda: any("copy less" in finding["cause"] for finding in findings(kctl, "brokers", "broker 3 is down")),
-            what="the broker that is down",
-            timeout_s=TIMEOUT_S,
-        )
-        cluster.processes[2].stop(signal.SIGKILL)
-
-        def names_the_quorum() -> bool:
-            rule, cause = first()
-            return rule == "quorum" and "no leader of the metadata quorum responds" in cause
-
-        wait_until(names_the_quorum, what="the quorum without a leader", timeout_s=TIMEOUT_S)
-        assert findings(kctl, "brokers", "broker 2")

@@ -129,31 +129,84 @@ def test_offsets_are_reset_for_empty_groups_only(kctl: Kctl, topic: str, join: J
     assert (ran.status, ran.rows[0][-2]) == (1, "GROUP_ID_NOT_FOUND")
 
 
-def test_share_group_is_named_with_its_tool(kctl: Kctl, topic: str, bootstrap: str) -> None:
-    share_group_heartbeat(bootstrap, topic, epoch=0)
+def test_share_groups_are_described_reset_and_deleted(kctl: Kctl, topic: str, bootstrap: str) -> None:
+    kctl(f"produce {topic} --partition 0", stdin=b"x\n" * 10)
+    share_group_heartbeat(bootstrap, topic, epoch=0, subscribed=topic)
+
+    def is_assigned() -> bool:
+        share_group_heartbeat(bootstrap, topic, epoch=0, subscribed=topic)
+        return [row[5] for row in kctl(f"groups members {topic}").rows] == ["3"]
+
+    wait_until(is_assigned, what="an assignment", timeout_s=TIMEOUT_S)
     assert [topic, "Stable", "share"] in [[*row[:2], row[4]] for row in kctl("groups list --type share").rows]
+    item = described(kctl, topic)
+    assert (item["type"], item["state"], [one["client_id"] for one in item["members"]]) == ("share", "Stable", ["test"])
+    assert topic in [row["group"] for row in kctl("groups describe --all --format json").document]
     assert kctl(f"groups delete {topic} --yes").rows[0][2] == "NON_EMPTY_GROUP"
+    ran = kctl(f"groups reset-offsets {topic} --topic {topic} --to-earliest --execute")
+    assert (ran.status, f"group '{topic}' is active" in ran.err) == (5, True)
     share_group_heartbeat(bootstrap, topic, epoch=-1)
-    for line in ("describe", "members", "delete-offsets --all-topics --yes"):
-        verb, _, more = line.partition(" ")
-        ran = kctl(f"groups {verb} {topic} {more}")
-        assert (ran.status, "kafka-share-groups.sh" in ran.rows[0][-1]) == (1, True)
-    ran = kctl(f"groups reset-offsets {topic} --topic {topic} --to-earliest --yes")
-    assert (ran.status, f"{topic}: This is a share group" in ran.err) == (1, True)
-    ran = kctl("groups describe --all")
-    assert f"group '{topic}' is left out: it is a share group" in ran.err
-    assert topic not in [row[0] for row in ran.rows]
+    ran = kctl(f"groups reset-offsets {topic} --topic {topic}:0 --to-offset 4 --execute")
+    assert [row[4:7:2] for row in ran.rows] == [["4", "reset"]], ran.err
+    lag = [row for row in kctl(f"groups lag {topic} --by partition --format json").document if row["partition"] == 0]
+    assert [(row["current_offset"], row["lag"]) for row in lag] == [(4, 6)]
+    assert kctl(f"groups delete-offsets {topic} --topic {topic}:0 --yes").status == 2
+    assert kctl(f"groups delete-offsets {topic} --topic {topic} --yes").status == 0
+    assert described(kctl, topic)["offsets"] == []
     assert kctl(f"groups delete {topic} --yes").status == 0
     assert topic not in [row[0] for row in kctl("groups list").rows]
 
 
-def share_group_heartbeat(bootstrap: str, group: str, *, epoch: int) -> None:
+def test_streams_groups_are_described_reset_and_deleted(kctl: Kctl, topic: str, bootstrap: str) -> None:
+    kctl(f"produce {topic} --partition 0", stdin=b"x\n" * 10)
+    streams_group_heartbeat(bootstrap, topic, epoch=0, source=topic)
+
+    def is_assigned() -> bool:
+        streams_group_heartbeat(bootstrap, topic, epoch=0, source=topic)
+        return [row[5] for row in kctl(f"groups members {topic}").rows] == ["3"]
+
+    wait_until(is_assigned, what="the tasks", timeout_s=TIMEOUT_S)
+    item = described(kctl, topic)
+    assert item["type"] == "streams"
+    assert item["members"][0]["assignment"] == [{"topic": topic, "partitions": [0, 1, 2]}]
+    ran = kctl(f"groups lag {topic} --format table")
+    assert "10 unread in 1 partition without a commit" in ran.out
+    assert "10 unread in 1 partition without a commit" in ran.err
+    streams_group_heartbeat(bootstrap, topic, epoch=-1, source=topic)
+    ran = kctl(f"groups reset-offsets {topic} --topic {topic}:0 --to-offset 4 --execute")
+    assert [row[4:7:2] for row in ran.rows] == [["4", "reset"]], ran.err
+    (lag,) = kctl(f"groups lag {topic} --by partition --format json").document
+    assert (lag["current_offset"], lag["lag"]) == (4, 6)
+    assert kctl(f"groups delete-offsets {topic} --topic {topic}:0 --yes").status == 0
+    assert kctl(f"groups delete {topic} --yes").status == 0
+    assert topic not in [row[0] for row in kctl("groups list").rows]
+
+
+def share_group_heartbeat(bootstrap: str, group: str, *, epoch: int, subscribed: str = "t") -> None:
     """A member joins (epoch 0) or leaves (-1) a share group, by a hand-encoded request, because no client here supports
     it.
     """
-    fields = [_compact(group), _compact("the-member"), struct.pack(">i", epoch), b"\0", b"\2" + _compact("t"), b"\0"]
-    header = struct.pack(">hhih", 76, 1, 1, 4) + b"test\0"
-    frame = header + b"".join(fields)
+    member = _compact(group), _compact("the-member"), struct.pack(">i", epoch), b"\0"
+    _send(bootstrap, 76, 1, b"".join((*member, b"\2" + _compact(subscribed), b"\0")))
+
+
+def streams_group_heartbeat(bootstrap: str, group: str, *, epoch: int, source: str) -> None:
+    """The same for a streams group whose only subtopology reads one topic."""
+    none, empty = b"\0", b"\1"
+    subtopology = _compact("0") + b"\2" + _compact(source) + 5 * empty + none
+    topology = b"\1" + struct.pack(">i", 0) + b"\2" + subtopology + none
+    fields = (
+        *(_compact(group), _compact("the-member"), struct.pack(">ii", epoch, 0), none, none),
+        *(struct.pack(">i", 60_000), topology if epoch == 0 else b"\xff"),
+        *((empty, empty, empty, _compact("process"), b"\xff", empty) if epoch == 0 else (none,) * 4 + (b"\xff", none)),
+        *(none, none, b"\0", none),
+    )
+    _send(bootstrap, 88, 0, b"".join(fields))
+
+
+def _send(bootstrap: str, key: int, version: int, body: bytes) -> None:
+    """Sends a request of flexible version until its error code is 0."""
+    frame = struct.pack(">hhih", key, version, 1, 4) + b"test\0" + body
 
     def is_done() -> bool:
         with socket.create_connection(probe.address(bootstrap), timeout=TIMEOUT_S) as connection:

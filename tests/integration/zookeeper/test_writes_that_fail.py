@@ -9,7 +9,8 @@ from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
-from kctl.admin.cluster.health import HealthProblem, health_reasons, observe
+from kctl.admin.cluster.health import HealthProblem, health_reasons
+from kctl.admin.cluster.observation import observe
 from kctl.admin.cluster.opening import open_cluster
 from kctl.admin.topics.topics import NewTopic, create_topics
 from kctl.zookeeper.four_letter_words import write_problem

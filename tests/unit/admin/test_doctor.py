@@ -93,7 +93,7 @@ CASES: dict[str, tuple[Snapshot, list[Expected]]] = {
     "no controller": (replace(THREE, controller=None), [("critical", "controller", "no broker is the controller")]),
     "a quorum that does not respond": (
         replace(KRAFT, quorum=QuorumState(problem="no controller responded within 4 s")),
-        [("critical", "quorum", "no leader of the metadata quorum responds")],
+        [("critical", "quorum", "the metadata quorum has no leader")],
     ),
     "a quorum without a leader": (
         replace(KRAFT, quorum=replace(QUORUM, leader_id=None)),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from kctl.admin.cluster.health import HealthProblem, Observation, PartitionProblem, Reason, health_reasons, problems_of
+from kctl.admin.cluster.quorum import MetadataQuorum, QuorumReading, QuorumReplica
+from kctl.admin.placement.log_dirs import FileSystem
 from kctl.admin.placement.reassignment import Ongoing
 from kctl.client.metadata import ClusterMetadata
 from kctl.model import TopicPartition
@@ -19,9 +21,13 @@ def judged(
     unreachable: Mapping[int, str] | None = None,
     minimum: int = 1,
     ongoing: Ongoing | None = None,
+    quorum: QuorumReading | None = None,
+    file_systems: Sequence[FileSystem] = (),
 ) -> list[Reason]:
     moving = {} if ongoing is None else {TP: ongoing}
-    return health_reasons(Observation(metadata, unreachable or {}, {"orders": minimum}, moving))
+    return health_reasons(
+        Observation(metadata, unreachable or {}, {"orders": minimum}, moving, quorum=quorum, file_systems=file_systems)
+    )
 
 
 def test_healthy_cluster_has_no_reasons() -> None:
@@ -79,3 +85,40 @@ def test_completed_move_no_longer_excuses_missing_replicas() -> None:
 
 def test_offline_leader_makes_a_partition_unavailable() -> None:
     assert problems_of(partition(0, (0, 1)), {1})[0] is PartitionProblem.UNAVAILABLE
+
+
+def test_without_a_quorum_leader_brokers_that_do_not_respond_lead_nothing() -> None:
+    """The list of brokers is frozen then; elsewhere a broker that this machine does not reach may well lead."""
+    seen = cluster(partition(0, (1, 0)), partition(1, (0, 1)), controller=9)
+    lost = QuorumReading(is_kraft=True, asked_ms=0, lost="no controller responded within 4 s")
+    reasons = judged(seen, unreachable={1: "connection refused"}, quorum=lost)
+    assert [(one.problem, one.broker_id or one.tp) for one in reasons] == [
+        (HealthProblem.NO_QUORUM, None),
+        (HealthProblem.BROKER_UNREACHABLE, 1),
+        (HealthProblem.OFFLINE_PARTITION, TP),
+    ]
+    assert reasons[0].message == (
+        "no quorum leader: metadata is frozen since 1970-01-01T00:00:00Z or earlier"
+        " (no controller responded within 4 s)"
+    )
+    (reason,) = judged(cluster(partition(0, (1, 0))), unreachable={1: "connection refused"})
+    assert reason.problem is HealthProblem.BROKER_UNREACHABLE
+
+
+def test_a_voter_that_does_not_follow_and_a_disk_that_fills_are_reasons() -> None:
+    replicas = [
+        QuorumReplica(number, None, role, 9, 0, fetched_ms, fetched_ms)
+        for number, role, fetched_ms in ((1, "Leader", 60_000), (2, "Follower", 59_000), (3, "Follower", 40_000))
+    ]
+    reading = QuorumReading(is_kraft=True, asked_ms=0, quorum=MetadataQuorum(1, 7, 9, tuple(replicas)))
+    disks = [FileSystem(0, (f"/{share}",), 100 - share, 100) for share in (79, 89, 90)]
+    assert [
+        (one.problem, one.broker_id, one.message) for one in judged(cluster(), quorum=reading, file_systems=disks)
+    ] == [
+        (
+            HealthProblem.CONTROLLER_AWAY,
+            3,
+            "does not follow controller 1, the leader of the metadata quorum",
+        ),
+        (HealthProblem.DISK_FILLS, 0, "/90: 90 % of the disk is full, 10 B of 100 B are free"),
+    ]

@@ -113,6 +113,24 @@ def test_deleted_and_recreated_topics_lose_records(kctl: Kctl, cluster: FakeClus
     assert [(row["lag"], row["lost"], row["verdict"]) for row in rows] == [(4, 2, "LOSING"), (None, 0, "LOSING")]
 
 
+def test_partitions_without_a_commit_are_in_the_totals_and_reasons_in_the_table(
+    kctl: Kctl, cluster: FakeCluster
+) -> None:
+    fill(cluster)
+    cluster.groups["billing"] = FakeGroup({TopicPartition("orders", 0): 10}, [member("m-1", 0, 1, 2)])
+    text = "20 unread in 2 partitions without a commit"
+    for by in ("group", "topic", "all"):
+        (total,) = kctl(f"groups lag --by {by} --format json").document
+        assert (total["lag"], total["uncommitted_partitions"], total["uncommitted_records"]) == (0, 2, 20), by
+        assert (total["verdict"], total["reason"]) == ("WARN", text), by
+    ran = kctl("groups lag billing --format table")
+    assert text in ran.out
+    assert text in ran.err
+    ran = kctl("groups lag billing --by partition --format table")
+    assert "there is no committed offset" in ran.out
+    assert text in ran.err
+
+
 def test_rows_by_member_topic_and_all(kctl: Kctl, cluster: FakeCluster) -> None:
     fill(cluster)
     offsets = {TopicPartition("orders", number): 10 - number for number in range(3)}

@@ -88,9 +88,15 @@ def test_an_api_of_the_client_alone_has_no_served_versions() -> None:
         "consumer_group_heartbeat",
         "consumer_group_describe",
         "list_config_resources",
+        "describe_topic_partitions",
         "share_group_heartbeat",
+        "share_group_describe",
         "share_fetch",
         "share_acknowledge",
+        "streams_group_describe",
+        "describe_share_group_offsets",
+        "alter_share_group_offsets",
+        "delete_share_group_offsets",
     ]
     assert (api_named("describe_groups").versions, api_named("describe_groups").served) == (range(7), range(6))
     assert (api_named("offset_fetch").versions, api_named("offset_fetch").served) == (range(10), range(8))

@@ -248,6 +248,18 @@ class ClusterOptions(NamedTuple):
     ] = None
 
 
+BootstrapController = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap-controller",
+        metavar="HOST:PORT[,...]",
+        help="Controllers of a KRaft cluster to connect to instead of brokers, also if no broker responds (Kafka 3.7).",
+        rich_help_panel=CLUSTER_PANEL,
+    ),
+]
+"""An option of the commands that controllers answer, as Kafka's tools have it (KIP-919)."""
+
+
 class ChangeOptions(NamedTuple):
     """The options of the commands that change a cluster."""
 
