@@ -38,7 +38,7 @@ TEXTS = st.text(st.characters(exclude_categories=())) | st.sampled_from(
         "<<",
     ]
 )
-SCALARS = TEXTS | st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False)
+SCALARS = TEXTS | st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
 VALUES = st.recursive(
     SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXTS, inner, max_size=4), max_leaves=20
 )
