@@ -11,10 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kctl.commands.compat.dump_log import ClassicDump, ClassicOptions, as_text
-from kctl.commands.compat.java import KAFKA_4, KAFKA_28
+from kctl.commands.compat.dump_log import ClassicDump, ClassicOptions, as_text, classic_text
+from kctl.commands.compat.texts.java import KAFKA_4, KAFKA_28
 from kctl.commands.dump_log.rows import LineRows, Shown
-from kctl.commands.dump_log.selection import Selection, classic_text
+from kctl.commands.dump_log.selection import Selection
 from kctl.dump.batches import BatchLine, Problem
 from kctl.dump.files import check_records, walk
 from kctl.dump.kinds import kind_of

@@ -6,9 +6,10 @@ import io
 from pathlib import Path
 from random import Random
 
-from kctl.commands.compat import internal_records as classic
-from kctl.commands.compat.dump_log import ClassicDump, ClassicOptions, control_text
-from kctl.commands.compat.java import KAFKA_4, KAFKA_28
+from kctl.commands.compat.dump_log import ClassicDump, ClassicOptions
+from kctl.commands.compat.texts import internal_records as classic
+from kctl.commands.compat.texts.dump_log import control_text
+from kctl.commands.compat.texts.java import KAFKA_4, KAFKA_28
 from kctl.commands.dump_log.rows import Decode, LineRows, Shown
 from kctl.commands.dump_log.selection import Selection
 from kctl.dump.batches import PROBLEM_TEXT_MAX, Problem

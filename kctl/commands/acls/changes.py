@@ -9,7 +9,6 @@ import typer
 
 from kctl.admin.security.acls import (
     Resources,
-    Rules,
     bindings,
     create_acls,
     delete_acls,
@@ -33,15 +32,13 @@ from kctl.commands.acls.rules import (
     resources_of,
     rules_of,
 )
-from kctl.commands.compat.java import KAFKA_4, KAFKA_28, Compat
-from kctl.commands.compat.resources import adding, adding_unless_present, listed
 from kctl.commands.frame.command import ChangingCommand, ClusterCommand
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
 from kctl.commands.frame.options.parameters import with_groups
 from kctl.commands.frame.output.shown import shows
-from kctl.errors import ApiError, UsageError
+from kctl.errors import UsageError
 from kctl.output.quantities import counted
 from kctl.security.acls import AclBinding, PatternType
 
@@ -59,20 +56,6 @@ def show_changed(run: Invocation, acls: Sequence[AclBinding], outcomes: Sequence
     rows = [change_row(binding, status, outcome) for binding, outcome in zip(acls, outcomes, strict=True)]
     run.console.show(AclChangeRow, rows)
     return run.status_of(rows)
-
-
-def show_as_kafka(run: Invocation, compat: str, resources: Resources, outcomes: Sequence[Outcome]) -> ExitStatus:
-    """Print the ACLs of the resources after a change, as kafka-acls of 2.8 does; later ones print nothing.
-
-    Raises ApiError if a change failed.
-    """
-    failed = next((outcome for outcome in outcomes if not outcome.is_done), None)
-    if failed is not None:
-        raise ApiError(failed.error, failed.message)
-    if compat == KAFKA_28:
-        selected = filters(resources, Rules())
-        run.console.verbatim(listed(compat, run.on_cluster(lambda client: list_acls(client, selected))))
-    return ExitStatus.DONE
 
 
 # `kctl acls add`.
@@ -109,7 +92,6 @@ def add(
         bool, typer.Option("--consumer", help="What a consumer needs: read topics and groups, describe topics.")
     ] = False,
     dry_run: DryRun = False,
-    compat: Compat = None,
 ) -> ExitStatus:
     """Add ACLs: one for each combination of the principals, hosts, operations and resources.
 
@@ -118,19 +100,11 @@ def add(
     """
     run: Invocation = ctx.obj
     resources = resources_of(resource, PatternType.PREFIXED if prefix else PatternType.LITERAL)
-    hosts = rule.host if compat else hosts_of_new_acls(rule.host)
-    rules = rules_of(rule, hosts)
+    rules = rules_of(rule, hosts_of_new_acls(rule.host))
     acls = bindings(resources, rules, is_producer=producer, is_consumer=consumer, is_idempotent=idempotent)
     if dry_run:
         return show_planned(run, acls, "would be added")
-    if compat == KAFKA_4:
-        present = set(run.on_cluster(lambda client: list_acls(client, filters(resources, Rules()))))
-        run.console.verbatim(adding_unless_present(acls, present))
-    elif compat:
-        run.console.verbatim(adding(acls))
     outcomes = run.on_cluster(lambda client: create_acls(client, acls))
-    if compat:
-        return show_as_kafka(run, compat, resources, outcomes)
     return show_changed(run, acls, outcomes, "added")
 
 
@@ -158,7 +132,6 @@ def remove(
     ] = False,
     rule: RuleOptions,
     dry_run: DryRun = False,
-    compat: Compat = None,
 ) -> ExitStatus:
     """Remove the ACLs that the options select, and no others.
 
@@ -167,29 +140,37 @@ def remove(
     operations.
     """
     run: Invocation = ctx.obj
-    resources = resources_of(
-        resource, PatternType.PREFIXED if prefix else PatternType.ANY if any_resource else PatternType.LITERAL
-    )
-    if any_resource == bool(resources.named()):
-        raise UsageError("give a resource such as --topic orders, or --any-resource")
-    hosts = rule.host if compat else hosts_of_stored_acls(rule.host)
-    rules = rules_of(rule, hosts)
-    if any_resource and not any(rule):
-        raise UsageError("--any-resource needs --allow, --deny, --operation or --host")
-    selected = filters(resources, rules)
+    resources = resources_to_remove(resource, rule, prefix=prefix, any_resource=any_resource)
+    selected = filters(resources, rules_of(rule, hosts_of_stored_acls(rule.host)))
     acls = run.on_cluster(lambda client: list_acls(client, selected))
     if dry_run:
         return show_planned(run, acls, "would be removed")
+    if not confirm_removal(run, acls):
+        return show_planned(run, acls, "removed")
+    outcomes = run.on_cluster(lambda client: delete_acls(client, acls))
+    return show_changed(run, acls, outcomes, "removed")
+
+
+def resources_to_remove(resource: ResourceOptions, rule: RuleOptions, *, prefix: bool, any_resource: bool) -> Resources:
+    """Return the resources whose ACLs the options select.  Raises UsageError if these are all ACLs."""
+    pattern_type = PatternType.PREFIXED if prefix else PatternType.ANY if any_resource else PatternType.LITERAL
+    resources = resources_of(resource, pattern_type)
+    if any_resource == bool(resources.named()):
+        raise UsageError("give a resource such as --topic orders, or --any-resource")
+    if any_resource and not any(rule):
+        raise UsageError("--any-resource needs --allow, --deny, --operation or --host")
+    return resources
+
+
+def confirm_removal(run: Invocation, acls: Sequence[AclBinding]) -> bool:
+    """Show the ACLs and ask for consent; False if there are none.  Raises Refused."""
     if not acls:
         run.console.note("no ACL is selected")
-        return show_as_kafka(run, compat, resources, []) if compat else show_planned(run, acls, "removed")
+        return False
     for binding in acls:
         run.console.note(f"  {binding}")
     run.consent(f"Remove {counted(len(acls), 'ACL')}?")
-    outcomes = run.on_cluster(lambda client: delete_acls(client, acls))
-    if compat:
-        return show_as_kafka(run, compat, resources, outcomes)
-    return show_changed(run, acls, outcomes, "removed")
+    return True
 
 
 # `kctl acls export`.

@@ -11,8 +11,6 @@ from kctl.admin.security.acls import Resources, Rules, filters, list_acls, read_
 from kctl.admin.security.acls import list_acls as query
 from kctl.admin.topics.configs import ConfigResource, describe_configs, entry_named
 from kctl.admin.topics.configs import ResourceType as ConfigResourceType
-from kctl.commands.compat.java import Compat
-from kctl.commands.compat.resources import listed, listed_by_principal
 from kctl.commands.frame.command import ClusterCommand
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help.text import examples
@@ -264,36 +262,28 @@ def list_verb(
         bool, typer.Option("--match", help="All rules that apply to the resource: exact names, prefixes and *.")
     ] = False,
     rule: RuleOptions,
-    compat: Compat = None,
 ) -> ExitStatus:
     """List ACLs; without options all of them.
 
     An ACL is listed if it matches one value of each option that is given.
     """
     run: Invocation = ctx.obj
+    resources = resources_of(resource, listed_pattern_type(prefix=prefix, literal=literal, match=match))
+    selected = filters(resources, rules_of(rule, hosts_of_stored_acls(rule.host)))
+    acls = run.on_cluster(lambda client: query(client, selected))
+    run.console.show(AclRow, [acl_row(binding) for binding in acls])
+    return ExitStatus.DONE
+
+
+def listed_pattern_type(*, prefix: bool, literal: bool, match: bool) -> PatternType:
+    """Return the pattern type of the ACLs to list.  Raises UsageError for more than one option."""
     if prefix + literal + match > 1:
         raise UsageError("give only one of --prefix, --literal and --match")
-    pattern_type = (
-        PatternType.PREFIXED
-        if prefix
-        else PatternType.LITERAL
-        if literal
-        else PatternType.MATCH
-        if match
-        else PatternType.ANY
-    )
-    resources = resources_of(resource, pattern_type)
-    hosts = rule.host if compat else hosts_of_stored_acls(rule.host)
-    selected = filters(resources, rules_of(rule, hosts))
-    acls = run.on_cluster(lambda client: query(client, selected))
-    principals = dict.fromkeys([*(rule.allow or ()), *(rule.deny or ())])
-    if compat and principals:
-        run.console.verbatim(listed_by_principal(compat, principals, acls))
-    elif compat:
-        run.console.verbatim(listed(compat, acls))
-    else:
-        run.console.show(AclRow, [acl_row(binding) for binding in acls])
-    return ExitStatus.DONE
+    if prefix:
+        return PatternType.PREFIXED
+    if literal:
+        return PatternType.LITERAL
+    return PatternType.MATCH if match else PatternType.ANY
 
 
 # Reads documents of ACLs.

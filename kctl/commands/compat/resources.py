@@ -1,184 +1,248 @@
-"""The output of kafka-configs and kafka-acls."""
+"""What the verbs of `kctl configs` and `kctl acls` print with --compat."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
-from kctl.admin.security.quotas import Entity, EntityQuotas, ScramUser
-from kctl.admin.topics.configs import BROKER_DEFAULTS, ConfigEntry, ConfigResource, ResourceType
-from kctl.commands.compat.java import KAFKA_4, KAFKA_28, java_double, java_order
-from kctl.model import java_hash
-from kctl.security.acls import AclBinding, AclEntry, ResourcePattern
-from kctl.security.quotas import EntityType
+from kctl.admin.security import acls as operations
+from kctl.admin.security.acls import Resources, Rules, bindings, filters
+from kctl.admin.topics.configs import (
+    BROKER_DEFAULTS,
+    ConfigChange,
+    ConfigEntry,
+    ConfigOperation,
+    ConfigResource,
+    ResourceType,
+    own_entry,
+)
+from kctl.admin.topics.configs import describe_configs as query_configs
+from kctl.client.outcome import Outcome
+from kctl.commands.acls.changes import confirm_removal, resources_to_remove, show_planned
+from kctl.commands.acls.rules import ResourceOptions, RuleOptions, listed_pattern_type, resources_of, rules_of
+from kctl.commands.compat.registration import Call
+from kctl.commands.compat.texts import resources as texts
+from kctl.commands.compat.texts.java import KAFKA_4, KAFKA_28, java_order
+from kctl.commands.configs import describe
+from kctl.commands.frame.exit_status import ExitStatus
+from kctl.commands.frame.options.parameters import with_groups
+from kctl.errors import ApiError, KctlError, UsageError
+from kctl.security.acls import PatternType
 
-# The output of Kafka's kafka-configs, byte for byte. Pure.
-#
-# ConfigCommand of 2.8, 3.9 and 4.3; tests compare with the tools themselves.
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
 
-
-_TYPE_NAMES = {EntityType.USER: "user-principal", EntityType.CLIENT_ID: "client-id", EntityType.IP: "ip"}
-
-
-def quotas(found: Sequence[EntityQuotas]) -> str:
-    """Return the output of `--describe` for quotas, in the order of the client's HashMap."""
-    by_hash: dict[int, list[EntityQuotas]] = {}
-    for quotas_of_entity in found:
-        by_hash.setdefault(_hash(quotas_of_entity.entity), []).append(quotas_of_entity)
-    ordered = [
-        quotas_of_entity for number in java_order(by_hash, room=len(found)) for quotas_of_entity in by_hash[number]
-    ]
-    return "".join(
-        f"Quota configs for {_entity(quotas_of_entity.entity)} are {_values(quotas_of_entity)}\n"
-        for quotas_of_entity in ordered
-    )
-
-
-def scram_users(found: Iterable[ScramUser]) -> str:
-    """Return the output of `--describe` for SCRAM credentials of users."""
-    return "".join(
-        f"SCRAM credential configs for user-principal '{user.outcome.name}' are "
-        + ", ".join(f"{mechanism}=iterations={iterations}" for mechanism, iterations in user.credentials)
-        + "\n"
-        for user in found
-        if user.outcome.is_done
-    )
+    from kctl.admin.security.quotas import FilterPart
+    from kctl.client.cluster import ClusterClient
+    from kctl.commands.frame.invocation import Invocation
 
 
-def described(
-    compat: str, resource: ConfigResource, entries: Sequence[ConfigEntry], *, with_inherited: bool = False
-) -> str:
-    """Return the output of `--describe` for a topic, a broker or the defaults of all brokers.
+def describe_configs(
+    call: Call,
+    *,
+    type_: str,
+    names: list[str] | None,
+    all_: bool,
+    property_: list[str] | None,
+    topic_regex: str | None,
+    client: str | None,
+    **_: Any,
+) -> ExitStatus:
+    """`kctl configs describe`.  Raises UsageError for --property, which Kafka's tool does not have."""
+    run, console = call.run, call.run.console
+    pattern = describe.topic_pattern(type_, names, topic_regex)
+    describe.check_selection(type_, client, all_=all_, property_=property_)
+    if property_:
+        raise UsageError("--compat and --property cannot be combined")
+    if type_ in describe.TYPES:
+        requested = describe.filters(type_, names, client)
+        quotas, users = run.on_cluster(lambda cluster: describe.read_clients(cluster, requested))
+        console.verbatim(texts.quotas(quotas) + texts.scram_users(users))
+        return ExitStatus.DONE if all(user.outcome.is_done for user in users) else ExitStatus.FAILED
 
-    `entries` are all properties in the order of the response; `with_inherited` is the option --all.
+    async def query(cluster: ClusterClient) -> list[tuple[ConfigResource, list[ConfigEntry] | Outcome]]:
+        if type_ == "topic" and not names and pattern is None:
+            # Kafka's tool includes internal topics, and has the names in a HashMap.
+            metadata = await cluster.metadata()
+            resources = [ConfigResource(ResourceType.TOPIC, name) for name in java_order(metadata.topics)]
+        else:
+            resources = await describe.requested_resources(cluster, type_, names, pattern)
+        if type_ == "broker" and not names:
+            resources.append(ConfigResource(ResourceType.BROKER, BROKER_DEFAULTS))
+        described = await query_configs(cluster, resources, is_sorted=False)
+        return [(resource, described[resource]) for resource in resources]
+
+    status = ExitStatus.DONE
+    for resource, entries in run.on_brokers(query):
+        if isinstance(entries, Outcome):
+            console.verbatim(texts.not_described(call.version, resource))
+            console.warn(f"{resource.type.name.lower()} '{resource.name}': {entries.message}")
+            status = ExitStatus.FAILED
+        else:
+            console.verbatim(texts.described(call.version, resource, entries, with_inherited=all_))
+    return status
+
+
+def alter_configs(
+    call: Call,
+    *,
+    type_: str,
+    names: list[str] | None,
+    delete: list[str] | None,
+    topic_regex: str | None,
+    client: str | None,
+    dry_run: bool,
+    **_: Any,
+) -> Any:
+    """`kctl configs alter`; a dry run shows rows.
+
+    Raises KctlError for the removal of a property that has no value of its own, as Kafka's tool does: for quotas in all
+    versions, for others before 4.
     """
-    by_name = {entry.name: entry for entry in entries}
-    names = java_order(by_name) if compat == KAFKA_28 else sorted(by_name)
-    shown = [by_name[name] for name in names if with_inherited or by_name[name].source == resource.own_source]
-    if resource.name == BROKER_DEFAULTS:
-        heading = "Default configs for brokers in the cluster are:"
+    removed = sorted(delete or [])
+    if type_ in describe.TYPES and removed and names:
+        describe.quota_changes(type_, [ConfigChange(name, ConfigOperation.DELETE) for name in removed])
+        _refuse(_unset_quotas(call.run, describe.filters(type_, names, client), removed))
+    elif type_ not in describe.TYPES and removed and call.version != KAFKA_4:
+        _refuse(_unset_properties(call.run, type_, names, topic_regex, removed))
+    if dry_run:
+        return call.carry_out()
+    status, rows = call.collect_rows()
+    failed = {row.name for row in rows if row.error}
+    console = call.run.console
+    if type_ in describe.TYPES:
+        filters_of_names = describe.filters(type_, list(dict.fromkeys(names or ())), client)
+        entities = [tuple((part.type.value, part.name) for part in parts) for parts in filters_of_names]
+        done = [entity[0][1] for entity in entities if describe.shown_name(entity) not in failed]
     else:
-        kind = "All" if with_inherited else "Dynamic"
-        heading = f"{kind} configs for {resource.type.name.lower()} {resource.name} are:"
-    return "".join(f"{line}\n" for line in (heading, *map(_property, shown)))
+        is_default = type_ == "broker"
+        altered = dict.fromkeys(row.name for row in rows if not row.error)
+        done = [None if is_default and name == describe.DEFAULT_NAME else name for name in altered]
+    console.verbatim("".join(texts.altered(type_, name) for name in done))
+    for row in rows:
+        if row.error:
+            console.warn(f"{row.type} '{row.name}', {row.property}: {row.error}: {row.message}")
+    return status
 
 
-def not_described(compat: str, resource: ConfigResource) -> str:
-    """Return the output of `--describe` for a resource that does not exist: 4 looks topics up first."""
-    kind = resource.type.name.lower()
-    if resource.type is not ResourceType.TOPIC:
-        return ""
-    if compat == KAFKA_4:
-        return f"The {kind} '{resource.name}' doesn't exist and doesn't have dynamic config.\n"
-    return f"Dynamic configs for {kind} {resource.name} are:\n"
+def _unset_quotas(run: Invocation, requested: list[list[FilterPart]], removed: Sequence[str]) -> list[str]:
+    """Return the quotas that one of the entities does not have."""
+    known = run.on_cluster(lambda cluster: describe.quotas_of(cluster, requested))
+    present = {quota.entity: quota.quotas for quota in known}
+    entities = [tuple((part.type.value, part.name) for part in parts) for parts in requested]
+    return [name for name in removed if any(name not in present.get(entity, {}) for entity in entities)]
 
 
-def _property(entry: ConfigEntry) -> str:
-    synonyms = ", ".join(f"{synonym.source}:{synonym.name}={_java_text(synonym.value)}" for synonym in entry.synonyms)
-    sensitive = "true" if entry.is_sensitive else "false"
-    return f"  {entry.name}={_java_text(entry.value)} sensitive={sensitive} synonyms={{{synonyms}}}"
+def _unset_properties(
+    run: Invocation, type_: str, names: list[str] | None, topic_regex: str | None, removed: Sequence[str]
+) -> list[str]:
+    """Return the properties that have no value of their own on one of the resources."""
+    pattern = describe.topic_pattern(type_, names, topic_regex)
+    if not names and pattern is None:
+        return []  # The verb refuses this.
+
+    async def query(client: ClusterClient) -> list[str]:
+        resources = await describe.requested_resources(client, type_, names, pattern)
+        described = await query_configs(client, resources, names=removed) if resources else {}
+        known = [(resource, entries) for resource, entries in described.items() if isinstance(entries, list)]
+        return [
+            name for name in removed if any(own_entry(entries, resource, name) is None for resource, entries in known)
+        ]
+
+    return run.on_brokers(query)
 
 
-def _java_text(value: str | None) -> str:
-    return "null" if value is None else value
+def _refuse(names: Iterable[str]) -> None:
+    """Raise KctlError, with the text of ConfigCommand, if there are any."""
+    if invalid := ",".join(names):
+        raise KctlError(f"Invalid config(s): {invalid}")
 
 
-def altered(type_name: str, name: str | None) -> str:
-    """Return the output of `--alter` after a change of the named entity, or of the default; `type_name` is in the
-    singular.
+@with_groups
+def list_acls(
+    *,
+    call: Call,
+    resource: ResourceOptions,
+    prefix: bool,
+    literal: bool,
+    match: bool,
+    rule: RuleOptions,
+    **_: Any,
+) -> ExitStatus:
+    """`kctl acls list`; hosts are compared as texts."""
+    pattern_type = listed_pattern_type(prefix=prefix, literal=literal, match=match)
+    selected = filters(resources_of(resource, pattern_type), rules_of(rule, rule.host))
+    acls = call.run.on_cluster(lambda client: operations.list_acls(client, selected))
+    principals = dict.fromkeys([*(rule.allow or ()), *(rule.deny or ())])
+    if principals:
+        call.run.console.verbatim(texts.listed_by_principal(call.version, principals, acls))
+    else:
+        call.run.console.verbatim(texts.listed(call.version, acls))
+    return ExitStatus.DONE
+
+
+@with_groups
+def add_acls(
+    *,
+    call: Call,
+    resource: ResourceOptions,
+    prefix: bool,
+    rule: RuleOptions,
+    producer: bool,
+    idempotent: bool,
+    consumer: bool,
+    dry_run: bool,
+    **_: Any,
+) -> ExitStatus:
+    """`kctl acls add`, which stores hosts as they are given; a dry run shows rows."""
+    run = call.run
+    resources = resources_of(resource, PatternType.PREFIXED if prefix else PatternType.LITERAL)
+    acls = bindings(
+        resources, rules_of(rule, rule.host), is_producer=producer, is_consumer=consumer, is_idempotent=idempotent
+    )
+    if dry_run:
+        return show_planned(run, acls, "would be added")
+    if call.version == KAFKA_4:
+        present = set(run.on_cluster(lambda client: operations.list_acls(client, filters(resources, Rules()))))
+        run.console.verbatim(texts.adding_unless_present(acls, present))
+    else:
+        run.console.verbatim(texts.adding(acls))
+    return _show_changed(call, resources, run.on_cluster(lambda client: operations.create_acls(client, acls)))
+
+
+@with_groups
+def remove_acls(
+    *,
+    call: Call,
+    resource: ResourceOptions,
+    prefix: bool,
+    any_resource: bool,
+    rule: RuleOptions,
+    dry_run: bool,
+    **_: Any,
+) -> ExitStatus:
+    """`kctl acls remove`; hosts are compared as texts, and a dry run shows rows."""
+    run = call.run
+    resources = resources_to_remove(resource, rule, prefix=prefix, any_resource=any_resource)
+    selected = filters(resources, rules_of(rule, rule.host))
+    acls = run.on_cluster(lambda client: operations.list_acls(client, selected))
+    if dry_run:
+        return show_planned(run, acls, "would be removed")
+    outcomes: list[Outcome] = []
+    if confirm_removal(run, acls):
+        outcomes = run.on_cluster(lambda client: operations.delete_acls(client, acls))
+    return _show_changed(call, resources, outcomes)
+
+
+def _show_changed(call: Call, resources: Resources, outcomes: Sequence[Outcome]) -> ExitStatus:
+    """Print the ACLs of the resources after a change, as kafka-acls of 2.8 does; later ones print nothing.
+
+    Raises ApiError if a change failed.
     """
-    if name is None:
-        return f"Completed updating default config for {type_name}s in the cluster.\n"
-    return f"Completed updating config for {type_name} {name}.\n"
-
-
-def _entity(entity: Entity) -> str:
-    names = dict(entity)
-    return ", ".join(
-        f"the default {text}" if names[kind] is None else f"{text} '{names[kind]}'"
-        for kind, text in _TYPE_NAMES.items()
-        if kind in names
-    )
-
-
-def _values(quotas_of_entity: EntityQuotas) -> str:
-    keys = java_order(quotas_of_entity.quotas, room=len(quotas_of_entity.quotas))
-    return ", ".join(f"{key}={java_double(quotas_of_entity.quotas[key])}" for key in keys)
-
-
-def _hash(entity: Entity) -> int:
-    """ClientQuotaEntity.hashCode, without its sign."""
-    parts = (java_hash(kind) ^ (0 if name is None else java_hash(name)) for kind, name in entity)
-    return 31 + sum(parts) & 0xFFFFFFFF
-
-
-# The output of kafka-acls of 2.8, 3.9 and 4.3; 2.8 also lists the ACLs of the resources after a change.
-#
-# Kafka prints the ACLs of a resource in the order of a Scala set of objects whose hash codes change from run to run;
-# here they are sorted.
-
-
-def listed(compat: str, acls: Iterable[AclBinding]) -> str:
-    """Return the output of --list."""
-    if compat != KAFKA_4:
-        return _blocks("Current ACLs for resource", acls)
-    return "".join(
-        f"Current ACLs for resource `{_pattern(pattern)}`:\n{_entries(entries)}\n\n"
-        for pattern, entries in _by_pattern(acls)
-    )
-
-
-def listed_by_principal(compat: str, principals: Iterable[str], acls: Sequence[AclBinding]) -> str:
-    """Return the output of --list --principal."""
-    return "".join(
-        f"ACLs for principal `{principal}`\n"
-        + listed(compat, [acl for acl in acls if acl.entry.principal == principal])
-        for principal in principals
-    )
-
-
-def adding(acls: Iterable[AclBinding]) -> str:
-    """Return the output of --add of 2.8 and 3.9, for 2.8 without the list of the resulting ACLs."""
-    return _blocks("Adding ACLs for resource", acls)
-
-
-def adding_unless_present(acls: Iterable[AclBinding], present: Container[AclBinding]) -> str:
-    """Return the output of --add of 4.3, which does not add those that exist."""
-    text = ""
-    for pattern, entries in _by_pattern(acls):
-        shown, new = _pattern(pattern), [entry for entry in entries if AclBinding(pattern, entry) not in present]
-        text += "".join(
-            f"Acl (pattern={shown}, entry={_entry(entry)}) already exists.\n" for entry in entries if entry not in new
-        )
-        text += f"Adding ACLs for resource `{shown}`: \n {_entries(new)}\n\n" if new else ""
-    return text
-
-
-def _blocks(title: str, acls: Iterable[AclBinding]) -> str:
-    return "".join(
-        f"{title} `{_pattern(pattern)}`: \n {_entries(entries)} \n\n" for pattern, entries in _by_pattern(acls)
-    )
-
-
-def _by_pattern(acls: Iterable[AclBinding]) -> Iterable[tuple[ResourcePattern, list[AclEntry]]]:
-    by_pattern: dict[ResourcePattern, list[AclEntry]] = {}
-    for pattern, entry in acls:
-        by_pattern.setdefault(pattern, []).append(entry)
-    return by_pattern.items()
-
-
-def _entries(entries: Iterable[AclEntry]) -> str:
-    return "\n".join(f"\t{_entry(entry)}" for entry in entries)
-
-
-def _pattern(pattern: ResourcePattern) -> str:
-    return (
-        f"ResourcePattern(resourceType={pattern.type.name}, name={pattern.name}, "
-        f"patternType={pattern.pattern_type.name})"
-    )
-
-
-def _entry(entry: AclEntry) -> str:
-    return (
-        f"(principal={entry.principal}, host={entry.host}, operation={entry.operation.name}, "
-        f"permissionType={entry.permission.name})"
-    )
+    failed = next((outcome for outcome in outcomes if not outcome.is_done), None)
+    if failed is not None:
+        raise ApiError(failed.error, failed.message)
+    if call.version == KAFKA_28:
+        selected = filters(resources, Rules())
+        acls = call.run.on_cluster(lambda client: operations.list_acls(client, selected))
+        call.run.console.verbatim(texts.listed(call.version, acls))
+    return ExitStatus.DONE

@@ -1,126 +1,120 @@
-"""The output of Kafka's kafka-topics, byte for byte.  Pure.
-
-TopicCommand of 2.8, 3.9 and 4.3; tests compare with the tools themselves.
-"""
+"""What the verbs of `kctl topics`, `kctl topics offsets` and `kctl consume` print with --compat."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import functools
+from typing import TYPE_CHECKING, Any
 
-from kctl.admin.placement.reassignment import Ongoing
-from kctl.admin.topics.configs import ConfigEntry
-from kctl.client.metadata import Partition, Topic
-from kctl.commands.compat.java import KAFKA_3, KAFKA_28, java_order
-from kctl.model import NO_LEADER, TopicPartition, uuid_text
+from kctl.admin.placement.reassignment import Ongoing, list_reassignments
+from kctl.admin.topics import topics as operations
+from kctl.admin.topics.configs import ConfigResource, ResourceType, describe_configs
+from kctl.client.outcome import Outcome
+from kctl.commands.compat.registration import Call
+from kctl.commands.compat.texts import formatters
+from kctl.commands.compat.texts import topics as texts
+from kctl.commands.frame.exit_status import ExitStatus
+from kctl.commands.frame.options.parameters import with_groups
+from kctl.commands.topics.describe import select_topics, topic_filters
+from kctl.commands.topics.options import FilterOptions
+from kctl.errors import ApiError, ErrorCode, UsageError
+from kctl.model import TopicPartition
 
-_DEFAULT = "DEFAULT_CONFIG"
-_COLLISION = (
-    "WARNING: Due to limitations in metric names, topics with a period ('.') or underscore ('_') could collide."
-    " To avoid issues it is best to use either, but not both.\n"
-)
+if TYPE_CHECKING:
+    from kctl.client.cluster import ClusterClient
+    from kctl.client.metadata import Topic
 
-
-def listed(names: Iterable[str]) -> str:
-    """Return the output of --list."""
-    return "\n".join(sorted(names)) + "\n"
-
-
-def created(name: str) -> str:
-    """Return the output of --create."""
-    return (_COLLISION if "." in name or "_" in name else "") + f"Created topic {name}.\n"
-
-
-def failed(message: str) -> str:
-    """Return the output if a topic cannot be created or described."""
-    return f"Error while executing topic command : {message}\n"
-
-
-def missing(compat: str, name: str) -> str:
-    """Return the output of --describe for a topic that is not listed; 3.9 prints its name as an Optional of Java."""
-    shown = f"Optional[{name}]" if compat == KAFKA_3 else name
-    return failed(f"Topic '{shown}' does not exist as expected")
+_UNLISTED = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.INVALID_TOPIC_EXCEPTION,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+}
+"""Kafka's tool lists the topics first, and such a topic is not among them."""
 
 
-def with_overrides(
-    topics: Sequence[Topic],
-    configs: Mapping[str, Sequence[ConfigEntry]],
-    ongoing: Mapping[TopicPartition, Ongoing],
-) -> str:
-    """Return the output of --describe --topics-with-overrides: lines of topics with a property whose value is no
-    default.
-
-    As in Kafka's tool, a value that is set for brokers counts too.
-    """
-    by_name = {topic.name: topic for topic in topics}
-    names = [name for name in _in_order(by_name) if any(config.source != _DEFAULT for config in configs.get(name, ()))]
-    return "".join(f"{_topic_line(by_name[name], configs[name], ongoing)}\n" for name in names)
+def list_topics(call: Call, **_: Any) -> Any:
+    """`kctl topics list`, with internal topics as in Kafka's tool."""
+    status, topics = call.collect_rows(internal=True)
+    call.run.console.verbatim(texts.listed(topic.topic for topic in topics))
+    return status
 
 
-def _in_order(by_name: Mapping[str, Topic]) -> list[str]:
-    """Return the order of a map of futures, from which a map of the results is made."""
-    return java_order(java_order(sorted(by_name), room=len(by_name)), room=len(by_name))
+def create_topics(call: Call, *, dry_run: bool, **_: Any) -> Any:
+    """`kctl topics create`; a dry run shows rows."""
+    if dry_run:
+        return call.carry_out()
+    console = call.run.console
+    created: list[operations.CreatedTopic] = []
+    status, rows = call.collect_rows(observe=created.extend)
+    for topic, row in zip(created, rows, strict=True):
+        if topic.outcome.is_done:
+            console.verbatim(texts.created(topic.outcome.name))
+        elif row.error:
+            console.verbatim(texts.failed(topic.outcome.message))
+            console.warn(f"topic '{topic.outcome.name}': {row.error}: {row.message}")
+    return status
 
 
-def described(
-    compat: str,
-    topics: Sequence[Topic],
-    configs: Mapping[str, Sequence[ConfigEntry]],
-    ongoing: Mapping[TopicPartition, Ongoing],
-    selected: Mapping[str, Sequence[int]] | None = None,
-) -> str:
-    """Return the output of --describe; `selected` are the partitions that a filter selects, which come without topic
-    lines.
+@with_groups
+def describe_topics(*, call: Call, names: list[str] | None, options: FilterOptions, **_: Any) -> ExitStatus:
+    """`kctl topics describe`.  Raises UsageError for --overrides with a filter for partitions, as Kafka's tool does."""
+    run, console = call.run, call.run.console
+    if names and options.topic_regex is not None:
+        raise UsageError("give topics or --topic-regex, not both")
+    filters = topic_filters(options)
+    if filters.has_overrides and filters.problems:
+        raise UsageError("--overrides with --compat cannot be combined with filters for partitions")
+    # The overrides of Kafka's tool include values that are set for brokers.
+    chosen = filters._replace(has_overrides=False)
 
-    `configs` are all properties of the topics, in the order of the response.
-    """
-    by_name = {topic.name: topic for topic in topics}
-    lines: list[str] = []
-    for topic in (by_name[name] for name in _in_order(by_name)):
-        if selected is None:
-            lines.append(_topic_line(topic, configs.get(topic.name, ()), ongoing))
-        lines += [
-            _partition_line(compat, topic.name, partition, ongoing.get(TopicPartition(topic.name, partition.partition)))
-            for partition in topic.partitions
-            if selected is None or partition.partition in selected.get(topic.name, ())
-        ]
-    return "".join(f"{line}\n" for line in lines)
+    async def query(client: ClusterClient) -> tuple[list[Topic], str, bool]:
+        topics = await operations.describe_topics(client, names) if names else await operations.list_topics(client)
+        topics, partitions, _ = await select_topics(client, topics, chosen, with_configs=False)
+        described = [topic for topic in topics if topic.error is ErrorCode.NONE]
+        selected = partitions if filters.problems else None
+        resources = [ConfigResource(ResourceType.TOPIC, topic.name) for topic in described]
+        configs = await describe_configs(client, resources, synonyms=False, is_sorted=False) if resources else {}
+        entries = {resource.name: known for resource, known in configs.items() if not isinstance(known, Outcome)}
+        ongoing = await _ongoing(client)
+        if filters.has_overrides:
+            text = texts.with_overrides(described, entries, ongoing)
+        else:
+            text = texts.described(call.version, described, entries, ongoing, selected)
+        return [topic for topic in topics if topic not in described], text, bool(selected)
 
-
-def _topic_line(topic: Topic, entries: Sequence[ConfigEntry], ongoing: Mapping[TopicPartition, Ongoing]) -> str:
-    by_name = {entry.name: entry for entry in entries}
-    overridden = [by_name[name] for name in java_order(by_name) if by_name[name].source != _DEFAULT]
-    first = topic.partitions[0]
-    adding = ongoing[TopicPartition(topic.name, 0)].adding if TopicPartition(topic.name, 0) in ongoing else ()
-    cells = [
-        f"Topic: {topic.name}",
-        *([f"TopicId: {uuid_text(topic.topic_id)}"] if topic.topic_id.int else []),
-        f"PartitionCount: {len(topic.partitions)}",
-        f"ReplicationFactor: {len(first.replicas) - len(adding)}",
-        "Configs: " + ",".join(f"{config.name}={_java_text(config.value)}" for config in overridden),
-    ]
-    return "\t".join(cells)
+    failed, text, has_problems = run.on_cluster(query)
+    console.verbatim(text)
+    for topic in failed:
+        if topic.error in _UNLISTED:
+            console.verbatim(texts.missing(call.version, topic.name))
+        console.warn(f"topic '{topic.name}': {topic.error.description}")
+    if failed:
+        return ExitStatus.FAILED
+    return ExitStatus.UNMET if has_problems else ExitStatus.DONE
 
 
-def _partition_line(compat: str, name: str, partition: Partition, ongoing: Ongoing | None) -> str:
-    cells = [
-        "",
-        f"Topic: {name}",
-        f"Partition: {partition.partition}",
-        f"Leader: {'none' if partition.leader == NO_LEADER else partition.leader}",
-        f"Replicas: {_numbers(partition.replicas)}",
-        f"Isr: {_numbers(partition.isr)}",
-    ]
-    if ongoing is not None:
-        cells += [f"Adding Replicas: {_numbers(ongoing.adding)}", f"Removing Replicas: {_numbers(ongoing.removing)}"]
-    if compat != KAFKA_28:
-        # Of brokers that do not return eligible leader replicas (KIP-966).
-        cells += ["Elr: N/A", "LastKnownElr: N/A"]
-    return "\t".join(cells)
+def get_offsets(call: Call, **_: Any) -> Any:
+    """`kctl topics offsets`."""
+    status, rows = call.collect_rows()
+    known = {TopicPartition(row.topic, row.partition): row.offset for row in rows if row.error is None}
+    call.run.console.verbatim(formatters.offsets(call.version, known))
+    for row in rows:
+        if row.error is not None:
+            call.run.console.warn(str(row.message))
+    return status
 
 
-def _numbers(numbers: Iterable[int]) -> str:
-    return ",".join(map(str, numbers))
+def consume(call: Call, *, formatter: str | None, **_: Any) -> Any:
+    """`kctl consume --formatter`.  Raises UsageError without a formatter."""
+    if formatter is None:
+        raise UsageError("--compat requires --formatter")
+    return call.carry_out(formatter_text=functools.partial(formatters.classic_text, formatter, call.version))
 
 
-def _java_text(value: str | None) -> str:
-    return "null" if value is None else value
+async def _ongoing(client: ClusterClient) -> dict[TopicPartition, Ongoing]:
+    """Return the ongoing reassignments; none of brokers before 2.4, or without permission, as in Kafka's tool."""
+    try:
+        return await list_reassignments(client)
+    except ApiError as error:
+        if error.code in {ErrorCode.UNSUPPORTED_VERSION, ErrorCode.CLUSTER_AUTHORIZATION_FAILED}:
+            return {}
+        raise

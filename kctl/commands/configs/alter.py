@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
@@ -13,15 +13,11 @@ from kctl.admin.topics.configs import (
     ConfigOperation,
     describe_configs,
     entry_named,
-    own_entry,
     value_after,
 )
 from kctl.admin.topics.overrides import alter_configs_of_any_broker
-from kctl.commands.compat import resources as config_compat
-from kctl.commands.compat.java import KAFKA_3, KAFKA_28, Compat
 from kctl.commands.configs import describe
 from kctl.commands.configs.describe import (
-    DEFAULT_NAME,
     ClientName,
     Type,
     requested_resources,
@@ -43,8 +39,10 @@ from kctl.errors import KctlError, UsageError
 from kctl.output.console import ErrorName, ErrorText
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kctl.admin.security.quotas import Entity, QuotaChange
-    from kctl.admin.topics.configs import ConfigEntry, ConfigResource, Described
+    from kctl.admin.topics.configs import ConfigEntry, ConfigResource
     from kctl.client.cluster import ClusterClient
     from kctl.client.outcome import Outcome
 
@@ -107,7 +105,6 @@ def alter(
     ] = False,
     topic_regex: TopicRegex = None,
     client: ClientName = None,
-    compat: Compat = None,
     bootstrap_controller: BootstrapController = None,
 ) -> ExitStatus:
     """Change properties; all others keep their values.
@@ -126,7 +123,7 @@ def alter(
     if not names and pattern is None:
         raise UsageError("name what to change, or give --topic-regex")
     if type_ in describe.TYPES:
-        return _alter_clients(run, type_, names or [], client, changes, dry_run=dry_run, compat=compat is not None)
+        return _alter_clients(run, type_, names or [], client, changes, dry_run=dry_run)
     if client is not None:
         raise UsageError("--client is for users, clients and ips")
 
@@ -135,8 +132,6 @@ def alter(
         if not resources:
             raise KctlError(f"no topic matches --topic-regex '{topic_regex}'")
         before = await describe_configs(cluster, resources, names=[change.name for change in changes])
-        if compat in {KAFKA_28, KAFKA_3}:
-            _refuse_unset(changes, before)
         outcomes = await alter_configs_of_any_broker(cluster, dict.fromkeys(resources, changes), validate_only=dry_run)
         return [
             _change_row(resource, change, before[resource], outcomes[resource], dry_run=dry_run)
@@ -145,18 +140,8 @@ def alter(
         ]
 
     rows = run.on_brokers(query)
-    status = run.status_of(rows)
-    if compat and not dry_run:
-        altered = dict.fromkeys(row.name for row in rows if not row.error)
-        text = "".join(
-            config_compat.altered(type_, None if type_ == "broker" and name == DEFAULT_NAME else name)
-            for name in altered
-        )
-        run.console.verbatim(text)
-        _warn_of_failures(run, rows)
-        return status
     run.console.show(ConfigChangeRow, rows)
-    return status
+    return run.status_of(rows)
 
 
 def _alter_clients(
@@ -167,7 +152,6 @@ def _alter_clients(
     changes: list[ConfigChange],
     *,
     dry_run: bool,
-    compat: bool,
 ) -> ExitStatus:
     requested = describe.quota_changes(type_, changes)
     if client == describe.ALL_CLIENTS:
@@ -177,8 +161,6 @@ def _alter_clients(
 
     async def query(cluster: ClusterClient) -> list[ConfigChangeRow]:
         before = {quota.entity: quota.quotas for quota in await describe.quotas_of(cluster, filters)}
-        if compat:
-            _refuse_unset_quotas(requested, [before.get(entity, {}) for entity in entities])
         outcomes = [await alter_quotas(cluster, entity, requested, validate_only=dry_run) for entity in entities]
         return [
             _quota_row(type_, entity, change, before.get(entity, {}), outcome, dry_run=dry_run)
@@ -187,42 +169,8 @@ def _alter_clients(
         ]
 
     rows = run.on_cluster(query)
-    status = run.status_of(rows)
-    if compat and not dry_run:
-        failed = {row.name for row in rows if row.error}
-        done = [entity for entity in entities if describe.shown_name(entity) not in failed]
-        run.console.verbatim("".join(config_compat.altered(type_, entity[0][1]) for entity in done))
-        _warn_of_failures(run, rows)
-        return status
     run.console.show(ConfigChangeRow, rows)
-    return status
-
-
-def _refuse_unset(changes: Sequence[ConfigChange], before: Described) -> None:
-    """Raise KctlError for the removal of a property that has no value of its own, which Kafka refused before 4."""
-    removed = [change.name for change in changes if change.operation is ConfigOperation.DELETE]
-    known = [(resource, found) for resource, found in before.items() if isinstance(found, list)]
-    _refuse(name for name in removed if any(own_entry(found, resource, name) is None for resource, found in known))
-
-
-def _refuse_unset_quotas(changes: Sequence[QuotaChange], before: Sequence[Mapping[str, float]]) -> None:
-    """Raise KctlError for the removal of a quota that is not set, which Kafka's tool refuses."""
-    _refuse(
-        change.key for change in changes if change.value is None and any(change.key not in quotas for quotas in before)
-    )
-
-
-def _refuse(names: Iterable[str]) -> None:
-    """Raise KctlError, with the text of ConfigCommand, if there are any."""
-    if invalid := ",".join(names):
-        raise KctlError(f"Invalid config(s): {invalid}")
-
-
-def _warn_of_failures(run: Invocation, rows: Sequence[ConfigChangeRow]) -> None:
-    """With --compat, writes to stderr what has failed: Kafka's tool prints that there, too."""
-    for row in rows:
-        if row.error:
-            run.console.warn(f"{row.type} '{row.name}', {row.property}: {row.error}: {row.message}")
+    return run.status_of(rows)
 
 
 def _quota_row(

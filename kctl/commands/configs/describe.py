@@ -30,8 +30,6 @@ from kctl.admin.topics.configs import (
     list_groups_with_configs,
 )
 from kctl.client.outcome import Outcome
-from kctl.commands.compat import resources as config_compat
-from kctl.commands.compat.java import Compat, java_order
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
@@ -272,7 +270,6 @@ class ConfigRow(NamedTuple):
         "kctl configs describe logger 1 --property kctl.server.cluster.controller",
         "kctl configs describe group billing",
         "kctl configs describe user alice --client app",
-        "kctl configs describe user --compat kafka-2.8",
     ),
 )
 @shows(ResourceItem)
@@ -297,7 +294,6 @@ def describe(
     ] = None,
     topic_regex: TopicRegex = None,
     client: ClientName = None,
-    compat: Compat = None,
     bootstrap_controller: BootstrapController = None,
 ) -> ExitStatus:
     """Show properties, the sources of their values, and the values that they override.
@@ -312,14 +308,9 @@ def describe(
     run: Invocation = ctx.obj
     run.at_controllers(bootstrap_controller)
     pattern = topic_pattern(type_, names, topic_regex)
+    check_selection(type_, client, all_=all_, property_=property_)
     if type_ in TYPES:
-        if all_ or property_:
-            raise UsageError("--all and --property are not for users, clients and ips")
-        return _describe_clients(run, filters(type_, names, client), type_, compat=compat is not None)
-    if client is not None:
-        raise UsageError("--client is for users, clients and ips")
-    if compat:
-        return _describe_as_kafka(run, compat, type_, names, pattern, everything=all_, only=property_)
+        return _describe_clients(run, filters(type_, names, client), type_)
 
     with_synonyms = all_ or run.console.format is not Format.TABLE
 
@@ -333,41 +324,12 @@ def describe(
     return _show(run, run.on_brokers(query), with_synonyms=all_)
 
 
-def _describe_as_kafka(
-    run: Invocation,
-    compat: str,
-    type_: str,
-    names: list[str] | None,
-    pattern: NamePattern | None,
-    *,
-    everything: bool,
-    only: list[str] | None,
-) -> ExitStatus:
-    if only:
-        raise UsageError("--compat and --property cannot be combined")
-
-    async def query(cluster: ClusterClient) -> list[tuple[ConfigResource, list[ConfigEntry] | Outcome]]:
-        if type_ == "topic" and not names and pattern is None:
-            # Kafka's tool includes internal topics, and has the names in a HashMap.
-            metadata = await cluster.metadata()
-            resources = [ConfigResource(ResourceType.TOPIC, name) for name in java_order(metadata.topics)]
-        else:
-            resources = await requested_resources(cluster, type_, names, pattern)
-        if type_ == "broker" and not names:
-            resources.append(ConfigResource(ResourceType.BROKER, BROKER_DEFAULTS))
-        described = await describe_configs(cluster, resources, is_sorted=False)
-        return [(resource, described[resource]) for resource in resources]
-
-    status = ExitStatus.DONE
-    for resource, entries in run.on_brokers(query):
-        if isinstance(entries, Outcome):
-            run.console.verbatim(config_compat.not_described(compat, resource))
-            run.console.warn(f"{resource.type.name.lower()} '{resource.name}': {entries.message}")
-            status = ExitStatus.FAILED
-        else:
-            text = config_compat.described(compat, resource, entries, with_inherited=everything)
-            run.console.verbatim(text)
-    return status
+def check_selection(type_: str, client: str | None, *, all_: bool, property_: list[str] | None) -> None:
+    """Raise UsageError for options that are not for this type."""
+    if type_ in TYPES and (all_ or property_):
+        raise UsageError("--all and --property are not for users, clients and ips")
+    if type_ not in TYPES and client is not None:
+        raise UsageError("--client is for users, clients and ips")
 
 
 def _show(run: Invocation, items: list[ResourceItem], *, with_synonyms: bool) -> ExitStatus:
@@ -381,14 +343,15 @@ def _show(run: Invocation, items: list[ResourceItem], *, with_synonyms: bool) ->
     return run.status_of(items)
 
 
-def _describe_clients(run: Invocation, requested: list[list[FilterPart]], type_: str, *, compat: bool) -> ExitStatus:
-    async def query(cluster: ClusterClient) -> tuple[list[EntityQuotas], list[ScramUser]]:
-        return await quotas_of(cluster, requested), await scram_users_of(cluster, requested)
+async def read_clients(
+    cluster: ClusterClient, requested: list[list[FilterPart]]
+) -> tuple[list[EntityQuotas], list[ScramUser]]:
+    """Return the quotas and the SCRAM credentials that the filters select."""
+    return await quotas_of(cluster, requested), await scram_users_of(cluster, requested)
 
-    quotas, users = run.on_cluster(query)
-    if compat:
-        run.console.verbatim(config_compat.quotas(quotas) + config_compat.scram_users(users))
-        return ExitStatus.DONE if all(described_user.outcome.is_done for described_user in users) else ExitStatus.FAILED
+
+def _describe_clients(run: Invocation, requested: list[list[FilterPart]], type_: str) -> ExitStatus:
+    quotas, users = run.on_cluster(lambda cluster: read_clients(cluster, requested))
     items = {
         name: ResourceItem(
             type_, name, [_client_item(key, str(number_text(quota.quotas[key]))) for key in quota.quotas]

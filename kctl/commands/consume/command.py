@@ -11,15 +11,14 @@ from kctl.admin.records.selection import MaskingRules, masking_rules
 from kctl.admin.topics.offsets import Anchor, OffsetSpec
 from kctl.client.consuming.fetching.batches import CHUNKS
 from kctl.client.properties.values import BY_DURATION, iso_duration_ms
-from kctl.commands.compat.java import COMPAT_HELP, CompatVersion
 from kctl.commands.consume.presenting import Decode, presenting, text_of_options
-from kctl.commands.consume.reading import Reading, read_topic
+from kctl.commands.consume.reading import Reading, RecordText, read_topic
 from kctl.commands.frame.command import ConfirmedCommand
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
 from kctl.commands.frame.options.option_types import Offset, list_of
-from kctl.commands.frame.options.parameters import with_groups
+from kctl.commands.frame.options.parameters import NOT_AN_OPTION, with_groups
 from kctl.commands.frame.options.values import check_offset_range, parse_offset
 from kctl.commands.frame.output.shown import shows
 from kctl.commands.reading.options import (
@@ -143,10 +142,7 @@ def consume(
     schema_registry: SchemaRegistry = None,
     mask: Mask = None,
     mask_regex: MaskRegex = None,
-    compat: Annotated[
-        CompatVersion | None,
-        typer.Option("--compat", help=f"With --formatter: {COMPAT_HELP[0].lower()}{COMPAT_HELP[1:]}"),
-    ] = None,
+    formatter_text: Annotated[RecordText | None, NOT_AN_OPTION] = None,
 ) -> ExitStatus:
     """Read records of a topic.
 
@@ -208,8 +204,6 @@ def consume(
     and value are objects; the value of a tombstone is null.  Records that cannot be decoded are skipped with a warning.
     """
     run: Invocation = ctx.obj
-    if compat and not formatter:
-        raise UsageError("--compat requires --formatter")
     if assignor is not None and group is None:
         raise UsageError("--assignor requires --group")
     text = text_of_options(
@@ -268,7 +262,7 @@ def consume(
         assignor=assignor,
         reads_committed=run.setting(ctx, "isolation", "isolation.level") == "read_committed",
         formatter=formatter,
-        compat=compat,
+        formatter_text=formatter_text,
         presenting=presenting(
             run.console,
             properties,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -33,9 +34,10 @@ from kctl.errors import ApiError, ConfigError, ErrorCode, MalformedRequest, Posi
 from kctl.output.console import Format
 from kctl.output.quantities import counted
 from kctl.protocol.consumer_protocol import PROTOCOL_TYPE
+from kctl.records.header import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+    from collections.abc import Awaitable, Collection, Mapping, Sequence
 
     from kctl.admin.topics.offsets import OffsetRange, OffsetSpec
     from kctl.client.cluster import ClusterClient
@@ -45,7 +47,6 @@ if TYPE_CHECKING:
     from kctl.commands.reading.options import Selecting
     from kctl.model import TopicPartition
     from kctl.output.console import Console, RowStream
-    from kctl.records.header import Record
 
     Write = Callable[[TopicPartition, Record], bool]
     """Shows one record; False if it was skipped."""
@@ -55,6 +56,8 @@ if TYPE_CHECKING:
     """Shows records that are neither decoded nor masked nor skipped."""
 
 
+RecordText = Callable[[Record], str | None]
+"""The text of a record; None if it is left out.  Raises MalformedRequest for bytes that do not decode."""
 _LINES_AT_ONCE = 1000
 
 
@@ -74,8 +77,8 @@ class Reading(NamedTuple):
     assignor: str | None
     reads_committed: bool
     formatter: str | None
-    compat: str | None
-    """The version of Kafka whose formatter is imitated."""
+    formatter_text: RecordText | None
+    """What is written for a record of the formatter; None for rows."""
     presenting: Presenting
     """Decodes and masks records before they are selected."""
     text: ToText | None
@@ -172,8 +175,8 @@ async def read_topic(run: Invocation, client: ClusterClient, reading: Reading) -
         held = await reachable(run.console, client, tps, isolation)
         bounds = {} if reading.group is not None else await _bounds(run, client, held, reading)
     source = Source(held, bounds, isolation)
-    if reading.formatter and reading.compat:
-        writers = Writers(_classic_writer(run, reading.formatter, reading.compat), run.console.flush)
+    if reading.formatter_text is not None:
+        writers = Writers(_formatter_writer(run, reading.formatter_text), run.console.flush)
         shown = await _show_records(run, client, reading, source, writers)
     elif reading.text is not None:
         shown = await _show_records(run, client, reading, source, _text_writers(run.console, reading.text))
@@ -402,12 +405,12 @@ def _text_writers(console: Console, to_text: ToText) -> Writers:
 
 def _decoding_writer(run: Invocation, stream: RowStream, formatter: str) -> Show:
     """Return the function that shows the decoded records of one kind."""
-    from kctl.commands.compat.formatters import key_and_value  # noqa: PLC0415 - takes long to import
+    from kctl.records.internal.entries import formatted_record  # noqa: PLC0415 - takes long to import
 
     def write(tp: TopicPartition, shown: DecodedRecord) -> bool:
         record = shown.record
         try:
-            decoded = key_and_value(formatter, record)
+            decoded = formatted_record(formatter, record)
         except MalformedRequest as error:
             run.console.warn(f"{tp}: the record at offset {record.offset} does not decode: {error}")
             return False
@@ -420,14 +423,13 @@ def _decoding_writer(run: Invocation, stream: RowStream, formatter: str) -> Show
     return write
 
 
-def _classic_writer(run: Invocation, formatter: str, compat: str) -> Show:
-    """Return the function that shows the records of one kind as Kafka's formatter does."""
-    from kctl.commands.compat.formatters import classic_text  # noqa: PLC0415 - takes long to import
+def _formatter_writer(run: Invocation, to_text: RecordText) -> Show:
+    """Return the function that writes the records of one kind as text."""
 
     def write(tp: TopicPartition, shown: DecodedRecord) -> bool:
         record = shown.record
         try:
-            text = classic_text(formatter, compat, record)
+            text = to_text(record)
         except MalformedRequest as error:
             run.console.warn(f"{tp}: the record at offset {record.offset} does not decode: {error}")
             return False

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time as clock
+from collections.abc import Callable
 from typing import Annotated, Literal
 
 import typer
 
-from kctl.commands.compat.dump_log import ClassicOptions
-from kctl.commands.compat.java import Compat
 from kctl.commands.dump_log import dumping
 from kctl.commands.dump_log.dumping import salvage_log, show_summaries
 from kctl.commands.dump_log.rows import Shown
@@ -18,6 +17,7 @@ from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
 from kctl.commands.frame.options.option_types import any_text
+from kctl.commands.frame.options.parameters import NOT_AN_OPTION, with_groups
 from kctl.commands.frame.output.shown import shows
 from kctl.errors import UsageError
 from kctl.output.quantities import INT32_MAX, INT64_MAX
@@ -26,6 +26,8 @@ app = typer.Typer(add_completion=False)
 
 
 Decoder = Literal["string", "json", "hex", "base64", "int", "long"]
+Dump = Callable[[dumping.Inputs, str | None], ExitStatus]
+"""Shows the files, with the option that names the topic whose records they contain."""
 
 
 @app.command(
@@ -39,7 +41,6 @@ Decoder = Literal["string", "json", "hex", "base64", "int", "long"]
         "kctl dump-log --offsets-decoder __consumer_offsets-12/*.log",
         "kctl dump-log --cluster-metadata-decoder __cluster_metadata-0    (the metadata of a KRaft cluster)",
         "kctl dump-log --verify-only /var/kafka-logs    (every file of every partition; only errors are shown)",
-        "kctl dump-log --compat kafka-4 --print-data-log --files a.log,b.log    (Kafka's own text)",
         "kctl dump-log --rebuild-index --dry-run orders-0",
         "kctl dump-log --summary orders-0",
         "zcat backup/segment.gz | kctl dump-log --records -",
@@ -67,6 +68,7 @@ Decoder = Literal["string", "json", "hex", "base64", "int", "long"]
     *(f"kctl.commands.dump_log.dumping:{name}" for name in ("SanityRow", "RebuildRow", "RebuildFailureRow")),
     "kctl.commands.dump_log.dumping:SummaryItem",
 )
+@with_groups
 def dump_log(
     ctx: typer.Context,
     files: Annotated[
@@ -145,7 +147,7 @@ def dump_log(
         typer.Option(
             "--verify-only",
             "--verify-index-only",
-            help="Read all records, but show only errors.  With --compat: do not print index entries.",
+            help="Read all records, but show only errors.",
         ),
     ] = False,
     index_sanity_check: Annotated[
@@ -153,13 +155,6 @@ def dump_log(
         typer.Option(
             "--index-sanity-check", help="Only check whether a broker would rebuild the indexes at its next start."
         ),
-    ] = False,
-    compat: Compat = None,
-    deep_iteration: Annotated[
-        bool, typer.Option("--deep-iteration", help="With --compat: also print a line per record.")
-    ] = False,
-    skip_record_metadata: Annotated[
-        bool, typer.Option("--skip-record-metadata", help="With --compat: print only keys and values of records.")
     ] = False,
     rebuild_index: Annotated[
         bool,
@@ -186,6 +181,7 @@ def dump_log(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="With --rebuild-index: show the changes without making them.")
     ] = False,
+    dump: Annotated[Dump | None, NOT_AN_OPTION] = None,
 ) -> ExitStatus:
     """Show the contents of log and index files, and errors in them.
 
@@ -231,7 +227,7 @@ def dump_log(
         raise UsageError("--dry-run requires --rebuild-index")
     inputs = ctx.with_resource(dumping.Inputs(names))
     if summary or salvage is not None:
-        given = (offset, time, key, max_bytes, producer_id, compat, topic_decoder, key_decoder, value_decoder)
+        given = (offset, time, key, max_bytes, producer_id, dump, topic_decoder, key_decoder, value_decoder)
         if any(option is not None for option in given) or records or verify_only or index_sanity_check or rebuild_index:
             raise UsageError("--summary and --salvage cannot be combined with other options, except --format")
         if salvage is None:
@@ -241,27 +237,11 @@ def dump_log(
         return salvage_log(run.console, inputs, salvage, dumping.progress_of)
     if rebuild_index:
         return dumping.rebuild(run.console, inputs, dry_run=dry_run)
-    if index_sanity_check and compat is None:
+    if dump is not None:
+        return dump(inputs, topic_decoder)
+    if index_sanity_check:
         return dumping.check_sanity(run.console, inputs)
     decodes = bool(key_decoder or value_decoder)
-    if compat is not None:
-        if any(option is not None for option in (offset, time, key, producer_id)):
-            raise UsageError("--compat cannot be combined with --offset, --time, --key or --producer-id")
-        parser = dumping.classic_parser(
-            compat,
-            shows=records or decodes,
-            decoders=(key_decoder or "string", value_decoder or "string"),
-            topic_decoder=topic_decoder,
-        )
-        options = ClassicOptions(
-            parser=parser,
-            deep=deep_iteration,
-            skip_metadata=skip_record_metadata,
-            verify_only=verify_only,
-            sanity_only=index_sanity_check,
-            max_bytes=max_bytes,
-        )
-        return dumping.dump_as_kafka(run.console, compat, inputs, options)
     selection = Selection.read(
         offset=offset,
         time=time,

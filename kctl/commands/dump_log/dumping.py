@@ -9,12 +9,8 @@ import os
 import zlib
 from typing import TYPE_CHECKING, Annotated, BinaryIO, NamedTuple, Self
 
-from kctl.commands.compat import internal_records as internal
-from kctl.commands.compat.dump_log import ClassicDump, ClassicOptions, as_text
-from kctl.commands.compat.java import KAFKA_3, KAFKA_4, KAFKA_28
 from kctl.commands.dump_log.items import CORRUPT, UNREADABLE
 from kctl.commands.dump_log.rows import STDIN, LineRows, Shown
-from kctl.commands.dump_log.selection import classic_text
 from kctl.commands.frame.exit_status import ExitStatus, Refused
 from kctl.commands.frame.options.values import format_time
 from kctl.dump.batches import Problem
@@ -33,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from io import BufferedReader
 
-    from kctl.commands.compat.dump_log import Parser
     from kctl.commands.dump_log.rows import Decode
     from kctl.output.console import Console
 
@@ -196,63 +191,12 @@ def topic_decoder(option: str | None) -> Decode | None:
     return decoders[option]
 
 
-def classic_parser(compat: str, *, shows: bool, decoders: tuple[str, str], topic_decoder: str | None) -> Parser | None:
-    """Return the parser that prints keys and values as Kafka's tool of that version; None if it shows none.
-
-    Raises UsageError.
-    """
-    since_3: dict[str, Parser] = {
-        "--offsets-decoder": internal.offsets_4,
-        "--cluster-metadata-decoder": internal.cluster_metadata_4,
-    }
-    parsers: dict[str, dict[str, Parser]] = {
-        KAFKA_28: {
-            "--offsets-decoder": internal.offsets_28,
-            "--transaction-log-decoder": internal.transactions_28,
-        },
-        KAFKA_3: since_3
-        | {
-            "--transaction-log-decoder": internal.transactions_28,
-            "--remote-log-metadata-decoder": internal.remote_log_metadata_3,
-        },
-        KAFKA_4: since_3
-        | {
-            "--transaction-log-decoder": internal.transactions_4,
-            "--remote-log-metadata-decoder": internal.remote_log_metadata_4,
-            "--share-group-state-decoder": internal.share_group_state_4,
-        },
-    }
-    if topic_decoder is not None:
-        if topic_decoder not in parsers[compat]:
-            raise UsageError(f"{topic_decoder} does not go with --compat {compat}: use --compat kafka-4")
-        return parsers[compat][topic_decoder]
-    if not shows:
-        return None
-    if decoders == ("string", "string"):
-        return as_text
-    key_text, value_text = map(classic_text, decoders)
-    return lambda record: (
-        None if record.key is None else key_text(record.key),
-        None if record.value is None else value_text(record.value),
-    )
-
-
 def _kind(path: str) -> str | None:
     """Return the kind of a file; None also for one that cannot be read, which its lines say."""
     try:
         return recognized_kind(path)
     except OSError:
         return None
-
-
-def dump_as_kafka(console: Console, compat: str, inputs: Inputs, options: ClassicOptions) -> ExitStatus:
-    """Show the files as Kafka's DumpLogSegments of that version does; FAILED if there are errors in them."""
-    classic = ClassicDump(console, compat, options)
-    for path in inputs.paths:
-        with progress_of(console, path) as progress:
-            classic.show(path, progress, shown=inputs.name_of(path))
-    classic.finish()
-    return ExitStatus.FAILED if classic.has_problem else ExitStatus.DONE
 
 
 @contextlib.contextmanager

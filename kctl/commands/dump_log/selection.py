@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable
 from typing import Any
 
 from kctl.commands.frame.options.values import parse_number_range, parse_time_ms
 from kctl.dump.batches import BatchLine, Line, OffsetIndexLine, Problem, TimeIndexLine
 from kctl.errors import UsageError
 from kctl.output.quantities import parse_integer
-from kctl.records.dump_text import AS_JAVA
 from kctl.records.header import BatchHeader, Record
 from kctl.storage.segments.transaction_index import AbortedTransaction
 from kctl.storage.state.producer_state import SnapshotEntry
@@ -164,13 +162,3 @@ def decoded(decoder: str, data: bytes) -> tuple[Any, str] | None:
     except (ValueError, RecursionError):
         pass
     return None
-
-
-def classic_text(decoder: str) -> Callable[[bytes], str]:
-    """Return the bytes as Kafka's decoders show them: invalid UTF-8 becomes U+FFFD."""
-
-    def text(data: bytes) -> str:
-        found = None if decoder in {"string", "json"} else decoded(decoder, data)
-        return data.decode(errors=AS_JAVA) if found is None else str(found[0])
-
-    return text

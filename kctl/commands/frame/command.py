@@ -216,8 +216,7 @@ class LocalCommand(typer.core.TyperCommand):
     def _complete_document(self, ctx: Any) -> None:
         """Write the empty list of json and yaml if the command has found nothing to show."""
         shown, console = shown_by(self.callback), ctx.obj.console
-        writes_other_text = ctx.params.get("compat") is not None
-        if shown and shown.is_list and console.format.is_document and not (console.has_output or writes_other_text):
+        if shown and shown.is_list and console.format.is_document and not console.has_output:
             console.show([], [])
 
     def run(self, ctx: Any, common: dict[str, Any]) -> Any:

@@ -40,6 +40,9 @@ from kctl.commands.frame.options.parameters import (
 )
 from kctl.errors import UsageError
 
+_VIEWS = "kctl.commands.compat.registration"
+"""What adds the option --compat; imported by its name, as commands are, because it is above the frame."""
+
 
 class Member(NamedTuple):
     """A command of a group that is not imported yet."""
@@ -159,6 +162,8 @@ def load(member: Member) -> Any:
     else:  # Only this verb is built: each option of a command takes time.
         app = typer.Typer(add_completion=False)
         app.registered_commands = [verb for verb in module.verbs.registered_commands if verb.name == member.verb]
+    for command in app.registered_commands:
+        importlib.import_module(_VIEWS).register(command, member.module, member.verb)
     return typer.main.get_command(app) if app.registered_commands else typer.main.get_group(app)
 
 

@@ -11,8 +11,6 @@ import typer
 from kctl.admin.groups.groups import ListedGroup, describe_groups, look_up_groups
 from kctl.admin.groups.groups import list_groups as query
 from kctl.client.outcome import Outcome
-from kctl.commands.compat.groups import describe_as_kafka, listed
-from kctl.commands.compat.java import Compat
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
@@ -105,10 +103,6 @@ def list_groups(
         typer.Option("--type", help="Only groups of this type."),
     ] = None,
     group_regex: GroupRegex = None,
-    compat: Compat = None,
-    verbose: Annotated[
-        bool, typer.Option("--verbose", help="With --compat: show states, as --state of Kafka's tool does.")
-    ] = False,
 ) -> ExitStatus:
     """List the groups of all brokers.
 
@@ -117,21 +111,23 @@ def list_groups(
     classic groups.
     """
     run: Invocation = ctx.obj
+    rows = _rows(*read_groups(run, state, type_, group_regex))
+    run.console.show(ListedGroupRow, rows)
+    if group_regex is None:
+        note_omissions(run, rows, "groups")
+    return run.status_of(rows)
+
+
+def read_groups(
+    run: Invocation, states: list[State] | None, types: list[GroupType] | None, group_regex: str | None
+) -> tuple[list[ListedGroup], list[Outcome]]:
+    """Return the selected groups in the order of the brokers' responses, and the brokers that could not list theirs."""
     pattern = group_pattern(None, group_regex)
-    groups, failed = run.on_brokers(lambda client: query(client, state or (), type_ or ()))
+    groups, failed = run.on_brokers(lambda client: query(client, states or (), types or ()))
     if pattern is not None:
         chosen = set(pattern.select(group.group_id for group in groups))
         groups = [group for group in groups if group.group_id in chosen]
-    if compat:
-        run.console.verbatim(listed(compat, groups, with_states=verbose or bool(state), with_types=bool(type_)))
-        for outcome in failed:
-            run.console.warn(f"broker {outcome.name} cannot list its groups: {outcome.message}")
-        return ExitStatus.FAILED if failed else ExitStatus.DONE
-    rows = _rows(groups, failed)
-    run.console.show(ListedGroupRow, rows)
-    if pattern is None:
-        note_omissions(run, rows, "groups")
-    return run.status_of(rows)
+    return groups, failed
 
 
 def _rows(groups: Iterable[ListedGroup], failed: Iterable[Outcome]) -> list[ListedGroupRow | CoordinatorFailureRow]:
@@ -448,30 +444,14 @@ def describe(
     all_: All = False,
     group_regex: GroupRegex = None,
     empty_name: EmptyName = False,
-    compat: Compat = None,
-    verbose: Annotated[
-        bool, typer.Option("--verbose", help="With --compat: more columns, as in Kafka's tool.")
-    ] = False,
 ) -> ExitStatus:
     """Describe consumer groups: committed offsets and lag, members, state.
 
     LAG is LOG-END-OFFSET minus CURRENT-OFFSET; it is empty where nothing has been committed.
     """
     run: Invocation = ctx.obj
-    names = with_empty_name(names, empty_name=empty_name)
-    pattern = group_pattern(names, group_regex, all_=all_)
-
-    async def query(client: ClusterClient) -> tuple[list[GroupDescription], list[Outcome]]:
-        requested, failed = await selected_groups(run, client, names, pattern)
-        return await describe_groups(client, requested), failed
-
-    groups, failed = run.on_brokers(query)
-    if compat:
-        status = describe_as_kafka(run, groups, show, compat, verbose=verbose) if groups or not failed else None
-        for outcome in failed:
-            run.console.warn(f"broker {outcome.name} cannot list its groups: {outcome.message}")
-        return ExitStatus.FAILED if failed or status is None else status
-    items = [group_item(group) for group in groups] + [broker_item(outcome) for outcome in failed]
+    groups, failed = read_descriptions(run, with_empty_name(names, empty_name=empty_name), group_regex, all_=all_)
+    items = [group_item(group) for group in groups] + [broker_item(broker) for broker in failed]
     views: dict[Section, tuple[type[TypedRow], Callable[[GroupItem], Iterable[TypedRow]]]] = {
         "offsets": (OffsetRow, offset_rows),
         "members": (MemberRow, member_rows),
@@ -480,6 +460,19 @@ def describe(
     row, rows_of = views[show]
     run.console.show(row, items, rows=[row for item in items for row in rows_of(item)])
     return run.status_of([*items, *(offset for item in items for offset in item.offsets)])
+
+
+def read_descriptions(
+    run: Invocation, names: list[str] | None, group_regex: str | None, *, all_: bool
+) -> tuple[list[GroupDescription], list[Outcome]]:
+    """Return the selected groups, and the brokers that could not list theirs.  Raises UsageError."""
+    pattern = group_pattern(names, group_regex, all_=all_)
+
+    async def query(client: ClusterClient) -> tuple[list[GroupDescription], list[Outcome]]:
+        requested, failed = await selected_groups(run, client, names, pattern)
+        return await describe_groups(client, requested), failed
+
+    return run.on_brokers(query)
 
 
 # `kctl groups members`.

@@ -23,8 +23,6 @@ from kctl.admin.groups.resets import Reset, Scenario, Target, plan_resets
 from kctl.admin.groups.undo_files import save_backup
 from kctl.admin.placement.throttling import folder_of
 from kctl.client.consuming.committed_offsets import CommittedOffset
-from kctl.commands.compat import groups as reset_compat
-from kctl.commands.compat.java import COMPAT_HELP, CompatVersion
 from kctl.commands.frame.command import ChangingCommand
 from kctl.commands.frame.exit_status import ExitStatus, Refused
 from kctl.commands.frame.help.text import examples
@@ -271,37 +269,16 @@ async def commit(
 
 
 def show_as_csv(run: Invocation, resets: Sequence[Reset], rows: Iterable[ResetRow], *, with_group: bool) -> None:
-    """Kafka's CSV; errors are written to stderr."""
-    _warn_of_failures(run, rows)
+    """Write Kafka's CSV; errors are written to stderr."""
+    warn_of_failures(run, rows)
     offsets = [
         (reset.group, reset.tp, reset.new) for reset in resets if reset.outcome.is_done and reset.new is not None
     ]
     run.console.verbatim(format_offsets(offsets, with_group=with_group))
 
 
-def show_as_kafka(
-    run: Invocation,
-    resets: Sequence[Reset],
-    rows: Sequence[ResetRow],
-    compat: str,
-    scenario: Scenario,
-    *,
-    topics: Sequence[str],
-    export: bool,
-    with_group: bool,
-) -> None:
-    """Show the CSV or the table of Kafka's tool, in its order; errors are written to stderr."""
-    _warn_of_failures(run, rows)
-    done = [reset for reset, row in zip(resets, rows, strict=True) if not row.error]
-    done = reset_compat.in_order(compat, scenario, done, topics)
-    run.console.verbatim(reset_compat.warnings(compat, scenario, done))
-    if export:
-        run.console.verbatim(reset_compat.exported(done, with_group=with_group))
-    else:
-        run.console.verbatim(reset_compat.table(compat, done))
-
-
-def _warn_of_failures(run: Invocation, rows: Iterable[ResetRow]) -> None:
+def warn_of_failures(run: Invocation, rows: Iterable[ResetRow]) -> None:
+    """Write the errors of the rows to stderr."""
     for row in rows:
         if row.error:
             where = row.topic if row.partition is None else f"{row.topic}-{row.partition}"
@@ -386,13 +363,6 @@ def reset_offsets(
     dry_run: DryRun = False,
     no_backup: NoBackup = False,
     backup_dir: BackupDir = None,
-    compat: Annotated[
-        CompatVersion | None,
-        typer.Option(
-            "--compat",
-            help=f"{COMPAT_HELP}  Nothing is done unless --yes is given.",
-        ),
-    ] = None,
 ) -> ExitStatus:
     """Set the committed offsets of groups without members; a group that does not exist is created.
 
@@ -448,17 +418,13 @@ def reset_offsets(
             back_up(run, groups, "reset-offsets", backup_dir=backup_dir)
         outcomes = run.on_brokers(lambda client: commit(client, groups, resets))
     status = "reset" if outcomes else WOULD_RESET
-    if not (execute or dry_run or compat or export):
+    if not (execute or dry_run or export):
         run.console.note("nothing was changed; give --yes to commit these offsets")
     rows = [
         reset_row(planned, status, outcomes.get((planned.group, planned.tp)) if outcomes else None)
         for planned in resets
     ]
-    if compat:
-        show_as_kafka(
-            run, resets, rows, compat, target.scenario, topics=topic or (), export=export, with_group=with_group
-        )
-    elif export:
+    if export:
         show_as_csv(run, resets, rows, with_group=with_group)
     else:
         run.console.show(ResetRow, rows)

@@ -16,6 +16,7 @@ from kctl import __version__
 from kctl.commands.frame.help.text import summary_of
 from kctl.commands.frame.lazy_group import LazyGroup, load
 from kctl.commands.frame.options.parameters import (
+    KAFKA_PANEL,
     Parameter,
     choices_of,
     completes,
@@ -115,13 +116,13 @@ NOT_OFFERED = {
 
 _EXCLUDED = frozenset(
     {
-        *("compat", "watch", "interval", "rounds", "wait", "export"),
+        *("watch", "interval", "rounds", "wait", "export"),
         *("yes", "dry_run", "execute"),
         *("zookeeper", "bootstrap_controller", "schema_registry", "decode", "catalog"),
         *("snapshot", "source"),
     }
 )
-"""Parameters that tools do not have: output of other programs, repetition, confirmation, addresses, a catalogue,
+"""Parameters that tools do not have, besides those of KAFKA_PANEL: repetition, confirmation, addresses, a catalogue,
 whose configuration may name any address, and snapshots in files."""
 _TARGET = "TARGET"
 """The placeholder of folders and URLs of exports."""
@@ -226,7 +227,7 @@ def _tool(name: str) -> Tool:
         {
             str(param.name).rstrip("_"): param
             for param in command.own_params
-            if str(param.name) not in excluded and not completes(param)
+            if str(param.name) not in excluded and param.rich_help_panel != KAFKA_PANEL and not completes(param)
         },
         changes,
         name in DELETING,

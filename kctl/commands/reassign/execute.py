@@ -14,23 +14,23 @@ from kctl.admin.placement.execution import look, start_moves, wait_for_moves
 from kctl.admin.placement.plan import rollback, rollback_log_dirs
 from kctl.admin.placement.state import phases_of_at_most
 from kctl.admin.placement.throttling import key_of
-from kctl.commands.compat import reassign as reassign_compat
-from kctl.commands.compat.java import Compat
-from kctl.commands.compat.reassign import EXISTING
 from kctl.commands.frame.command import ChangingCommand
 from kctl.commands.frame.exit_status import ExitStatus, Refused
 from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
 from kctl.commands.frame.options.option_types import Rate
+from kctl.commands.frame.options.parameters import NOT_AN_OPTION, with_groups
 from kctl.commands.frame.output.shown import shows
 from kctl.commands.reassign.moves import records_of, restore, restore_after_failure, throttle, warn_throttle_stays
 from kctl.commands.reassign.rows import (
     NOT_STARTED,
+    ROWS,
     STARTED,
     WOULD_MOVE,
     DryRun,
     JsonFile,
     PlanRow,
+    Report,
     StateDir,
     StateRow,
     cost_text,
@@ -40,7 +40,6 @@ from kctl.commands.reassign.rows import (
     plan_row,
     read_log_dirs,
     read_targets,
-    show_cleared_throttles,
 )
 from kctl.errors import ApiError, ErrorCode, UsageError
 from kctl.output.quantities import INT32_MAX, counted
@@ -69,6 +68,7 @@ verbs = typer.Typer(add_completion=False)
     ),
 )
 @shows(PlanRow, StateRow)
+@with_groups
 def execute(
     ctx: typer.Context,
     moves: Annotated[
@@ -114,7 +114,7 @@ def execute(
     ] = None,
     state_dir: StateDir = None,
     dry_run: DryRun = False,
-    compat: Compat = None,
+    report: Annotated[Report, NOT_AN_OPTION] = ROWS,
 ) -> ExitStatus:
     """Move partitions to other brokers, change the order of their replicas, or move replicas between log directories.
 
@@ -146,7 +146,7 @@ def execute(
         planned = [plan_row(move, WOULD_MOVE) for move in plan]
         run.console.show(PlanRow, planned)
         return run.status_of(planned)
-    _refuse_beside_others(run, situation, additional=additional, compat=compat)
+    _refuse_beside_others(situation, report, additional=additional)
     records = records_of(state_dir, situation.metadata.cluster_id)
     key = key_of(targets)
     _save_rollback(run, plan, records.folder, key, Path(rollback_file) if rollback_file else None)
@@ -158,7 +158,7 @@ def execute(
         if len(phases) > 1:
             run.console.note(f"phase {number} of {len(phases)}: {counted(len(phase), 'partition')}")
         try:
-            outcomes = _start(run, phase, plan, rate=rate, records=records, key=key, compat=compat)
+            outcomes = _start(run, phase, plan, rate=rate, records=records, key=key, report=report)
             started = [move for move in phase if outcomes[move.tp].is_done]
             rows |= {move.tp: plan_row(move, STARTED, outcomes[move.tp]) for move in phase}
             if wait and started:
@@ -176,12 +176,13 @@ def execute(
             break
     all_restored = True
     if rate is not None and (wait or not any(move.is_change for move in started)):
-        all_restored = show_cleared_throttles(run, restore(run, records, [key]), compat)
+        restored = restore(run, records, [key])
+        report.throttles_cleared(restored)
+        all_restored = not restored.failed
     elif rate is not None:
         run.console.note("the throttle stays until 'kctl reassign verify' finds the partitions moved")
     shown = list(rows.values())
-    if not compat:
-        run.console.show(PlanRow, shown)
+    report.show(run, PlanRow, shown)
     return run.status_of(shown) if all_restored else ExitStatus.FAILED
 
 
@@ -195,14 +196,13 @@ def _note_left(run: Invocation, phases: Sequence[Sequence[Move]]) -> None:
         run.console.note(f"not started in later phases: {counted(left, 'partition')}; the same command continues")
 
 
-def _refuse_beside_others(run: Invocation, situation: Situation, *, additional: bool, compat: str | None) -> None:
+def _refuse_beside_others(situation: Situation, report: Report, *, additional: bool) -> None:
     """Raise Refused if other partitions are being moved, as Kafka does; repeating an ongoing move is allowed."""
     same = {move.tp for move in situation.moves if move.is_under_way}
     others = [str(tp) for tp in situation.ongoing if tp not in same]
     if not others or additional:
         return
-    if compat:
-        run.console.verbatim(EXISTING)
+    report.refused()
     raise Refused(
         f"{counted(len(others), 'partition is', 'partitions are')} being moved already ({others[0]}, ...): wait, or use"
         " --additional"
@@ -217,13 +217,12 @@ def _start(
     rate: int | None,
     records: ThrottleRecords,
     key: str,
-    compat: str | None,
+    report: Report,
 ) -> dict[TopicPartition, Outcome]:
     """Set the throttle of the whole plan, then start the moves of a phase that change something.
 
     Between two phases another command may have removed the throttle, because no partition was moving.
     """
-    write = run.console.verbatim if compat else lambda _: None
 
     async def query(client: ClusterClient) -> dict[TopicPartition, Outcome]:
         if rate is None:
@@ -231,15 +230,12 @@ def _start(
         # Locked until the moves have started: `verify` would remove the throttle as one of a move that has ended.
         with records.locked():
             await throttle(run, client, records, key, plan, rate)
-            write(reassign_compat.throttle_set(rate))
+            report.throttle_set(rate)
             return await start_moves(client, phase)
 
-    write(reassign_compat.current_assignment(rollback(phase)))
+    report.starting(phase)
     outcomes = run.on_brokers(query)
-    refused = {tp: outcome.message for tp, outcome in outcomes.items() if not outcome.is_done}
-    write(reassign_compat.start_refused(refused.items()) if refused else reassign_compat.started(outcomes))
-    sent = {(broker, move.tp): path for move in phase for broker, path in move.log_dirs if move.tp not in refused}
-    write(reassign_compat.log_dir_moves_started(compat or "", sent))
+    report.started(phase, outcomes)
     return outcomes
 
 

@@ -23,19 +23,21 @@ from kctl.admin.placement.throttling import (
     release_throttles,
     set_throttles,
 )
-from kctl.commands.compat import reassign as reassign_compat
-from kctl.commands.compat.java import Compat
 from kctl.commands.frame.command import ChangingCommand
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
+from kctl.commands.frame.options.parameters import NOT_AN_OPTION, with_groups
 from kctl.commands.frame.output.shown import shows
 from kctl.commands.frame.query import QueryCommand
 from kctl.commands.reassign.rows import (
+    ROWS,
+    Cancelled,
     CancelRow,
     DryRun,
     JsonFile,
     OngoingRow,
+    Report,
     StateDir,
     StateRow,
     cancel_row,
@@ -43,8 +45,7 @@ from kctl.commands.reassign.rows import (
     plan_file,
     read_log_dirs,
     read_targets,
-    show_cleared_throttles,
-    show_states,
+    status_of_moves,
 )
 from kctl.errors import KctlError, UsageError
 from kctl.system.operating_system import signals_wait
@@ -65,14 +66,11 @@ verbs = typer.Typer(add_completion=False)
 
 @verbs.command("list", cls=QueryCommand, epilog=examples("kctl reassign list", "kctl reassign list --format json"))
 @shows(OngoingRow)
-def list_moves(ctx: typer.Context, *, compat: Compat = None) -> ExitStatus:
+def list_moves(ctx: typer.Context) -> ExitStatus:
     """List all partitions that are being moved."""
     run: Invocation = ctx.obj
     ongoing = run.on_brokers(list_reassignments)
-    if compat:
-        run.console.verbatim(reassign_compat.listed(ongoing))
-    else:
-        run.console.show(OngoingRow, [list_row(tp, reassignment) for tp, reassignment in ongoing.items()])
+    run.console.show(OngoingRow, [list_row(tp, reassignment) for tp, reassignment in ongoing.items()])
     return ExitStatus.DONE
 
 
@@ -174,7 +172,8 @@ def status(
     situation = run.on_brokers(lambda client: look_settled(client, targets, log_dirs))
     if finished_keys(records_of(state_dir, situation.metadata.cluster_id), situation.ongoing.keys()):
         run.console.note("a move has ended and its throttle is still set; 'kctl reassign verify' restores it")
-    return show_states(run, situation, compat=None)
+    ROWS.show_states(run, situation)
+    return status_of_moves(run, situation)
 
 
 # `kctl reassign verify`.
@@ -189,6 +188,7 @@ def status(
     ),
 )
 @shows(StateRow)
+@with_groups
 def verify(
     ctx: typer.Context,
     moves: Annotated[
@@ -200,7 +200,7 @@ def verify(
     *,
     reassignment_json_file: JsonFile = None,
     state_dir: StateDir = None,
-    compat: Compat = None,
+    report: Annotated[Report, NOT_AN_OPTION] = ROWS,
 ) -> ExitStatus:
     """Check whether moves are complete, and remove the throttles of those that have ended.
 
@@ -214,8 +214,9 @@ def verify(
     situation = run.on_brokers(lambda client: look_settled(client, targets, log_dirs))
     records = records_of(state_dir, situation.metadata.cluster_id)
     restored = restore_finished(run, records, situation.ongoing.keys())
-    ended = show_states(run, situation, compat)
-    return ended if show_cleared_throttles(run, restored, compat) else ExitStatus.FAILED
+    report.show_states(run, situation)
+    report.throttles_cleared(restored)
+    return ExitStatus.FAILED if restored.failed else status_of_moves(run, situation)
 
 
 # `kctl reassign cancel`.
@@ -229,6 +230,7 @@ def verify(
     ),
 )
 @shows(CancelRow)
+@with_groups
 def cancel(
     ctx: typer.Context,
     partitions: Annotated[
@@ -239,7 +241,7 @@ def cancel(
     all_: Annotated[bool, typer.Option("--all", help="All partitions that are being moved.")] = False,
     state_dir: StateDir = None,
     dry_run: DryRun = False,
-    compat: Compat = None,
+    report: Annotated[Report, NOT_AN_OPTION] = ROWS,
 ) -> ExitStatus:
     """Cancel moves in progress, and remove their throttles.
 
@@ -265,8 +267,7 @@ def cancel(
     records = records_of(state_dir, situation.metadata.cluster_id)
     origins = {tp: original_order(records.folder, tp, situation.ongoing[tp].origin) for tp in active}
     outcomes = {tp: outcome for tp, outcome in found.unknown.items() if tp not in situation.ongoing}
-    for outcome in outcomes.values() if compat else ():
-        run.console.warn(outcome.message)
+    report.unknown(outcomes.values())
     if not dry_run:
         outcomes |= run.on_brokers(lambda client: cancel_moves(client, origins))
     if not dry_run and copies:
@@ -275,17 +276,14 @@ def cancel(
     done = "would be cancelled" if dry_run else "cancelled"
     moves = {*active, *copied}
     rows = [cancel_row(tp, done if tp in moves else "does not move", outcomes.get(tp)) for tp in requested]
-    failed = {tp: outcome.message for tp, outcome in outcomes.items() if tp in moves and not outcome.is_done}
+    failed = {tp: outcome for tp, outcome in outcomes.items() if tp in moves and not outcome.is_done}
     restored = None
     if not dry_run:
         moving = [tp for tp in situation.ongoing if tp not in active or tp in failed]
         restored = restore_finished(run, records, moving)
-    if not compat:
-        run.console.show(CancelRow, rows)
-    elif failed:
-        run.console.verbatim(reassign_compat.cancel_refused(failed.items()))
-    else:
-        run.console.verbatim(reassign_compat.cancelled(compat, active, copies))
-    return (
-        run.status_of(rows) if restored is None or show_cleared_throttles(run, restored, compat) else ExitStatus.FAILED
-    )
+    report.show(run, CancelRow, rows)
+    report.cancelled(Cancelled(active, copies, failed))
+    if restored is None:
+        return run.status_of(rows)
+    report.throttles_cleared(restored)
+    return ExitStatus.FAILED if restored.failed else run.status_of(rows)

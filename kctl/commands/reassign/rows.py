@@ -9,11 +9,16 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from kctl.admin.placement.documents import ANY_LOG_DIR, is_inline, parse_inline, parse_log_dirs, parse_reassignment
+from kctl.admin.placement.documents import (
+    ANY_LOG_DIR,
+    LogDirTargets,
+    is_inline,
+    parse_inline,
+    parse_log_dirs,
+    parse_reassignment,
+)
 from kctl.admin.placement.execution import move_duration_ms
 from kctl.admin.placement.plan import MoveState, bytes_by_broker, bytes_moved, replica_state
-from kctl.commands.compat import reassign as reassign_compat
-from kctl.commands.compat.reassign import throttles_cleared
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.invocation import Invocation
 from kctl.commands.frame.output.rows import ErrorFields, code_error, known, outcome_error
@@ -23,13 +28,16 @@ from kctl.output.quantities import counted, parse_integer
 from kctl.system.user_files import STANDARD_INPUT, read_text
 
 if TYPE_CHECKING:
-    from kctl.admin.placement.documents import Assignment, LogDirTargets
+    from collections.abc import Iterable, Mapping
+
+    from kctl.admin.placement.documents import Assignment
     from kctl.admin.placement.execution import Situation
     from kctl.admin.placement.plan import Move
     from kctl.admin.placement.reassignment import Ongoing
     from kctl.admin.placement.throttling import Restored
     from kctl.client.outcome import Outcome
     from kctl.model import TopicPartition
+    from kctl.output.console import TypedRow
 
 
 WOULD_MOVE = "would move"
@@ -214,33 +222,61 @@ def broker_ids(text: str | None) -> list[int] | None:
     )
 
 
-# Shows how far reassignments are and which throttles were removed.
+# Shows how far reassignments are.
 
 
-def show_states(run: Invocation, situation: Situation, compat: str | None) -> ExitStatus:
-    """Show a row per move, or the text of Kafka's tool of version `compat`; return UNMET while any move is in
-    progress.
-    """
-    rows = [state_row(move, situation) for move in situation.moves]
-    states = {move: situation.state_of(move) for move in situation.moves}
-    if compat:
-        found = [
-            (move.tp, situation.partition_state_of(move), situation.replicas_of(move), move.target) for move in states
-        ]
-        replicas = {(broker, move.tp): path for move in situation.moves for broker, path in move.log_dirs}
-        run.console.verbatim(reassign_compat.states(compat, found, replicas, situation.sizes))
-    else:
-        run.console.show(StateRow, rows)
-    if run.status_of(rows) is not ExitStatus.DONE:
+class Cancelled(NamedTuple):
+    """What `cancel` has done."""
+
+    active: list[TopicPartition]
+    """The partitions that were being moved to other brokers."""
+    copies: LogDirTargets
+    """The replicas that were being moved to another log directory, and the one in which they stay."""
+    failed: dict[TopicPartition, Outcome]
+
+
+class Report:
+    """What `execute`, `verify` and `cancel` write: their rows at the end.  A subclass may write the steps instead."""
+
+    def refused(self) -> None:
+        """Report that other partitions are being moved, and nothing was started."""
+
+    def starting(self, phase: Sequence[Move]) -> None:
+        """Report that these moves are about to be started."""
+
+    def throttle_set(self, rate: int) -> None:
+        """Report that the throttle in bytes/s was set."""
+
+    def started(self, phase: Sequence[Move], outcomes: Mapping[TopicPartition, Outcome]) -> None:
+        """Report which of these moves were started, and which refused."""
+
+    def unknown(self, outcomes: Iterable[Outcome]) -> None:
+        """Report that these partitions do not exist and are not cancelled."""
+
+    def cancelled(self, cancelled: Cancelled) -> None:
+        """Report that moves were cancelled."""
+
+    def throttles_cleared(self, restored: Restored) -> None:
+        """Report that throttles were removed."""
+
+    def show(self, run: Invocation, row: type[TypedRow], rows: Sequence[TypedRow]) -> None:
+        """Show the rows about what was done."""
+        run.console.show(row, rows)
+
+    def show_states(self, run: Invocation, situation: Situation) -> None:
+        """Show how far the moves are."""
+        run.console.show(StateRow, [state_row(move, situation) for move in situation.moves])
+
+
+ROWS = Report()
+
+
+def status_of_moves(run: Invocation, situation: Situation) -> ExitStatus:
+    """Return FAILED if a partition is neither at its target nor moving there, else UNMET while any is in progress."""
+    if run.status_of(state_row(move, situation) for move in situation.moves) is not ExitStatus.DONE:
         return ExitStatus.FAILED
-    return ExitStatus.UNMET if MoveState.IN_PROGRESS in states.values() else ExitStatus.DONE
-
-
-def show_cleared_throttles(run: Invocation, restored: Restored, compat: str | None) -> bool:
-    """Show in `compat` which throttles were removed; return False if the removal of one failed."""
-    if compat:
-        run.console.verbatim(throttles_cleared(restored.brokers, restored.topics))
-    return not restored.failed
+    is_moving = any(situation.state_of(move) is MoveState.IN_PROGRESS for move in situation.moves)
+    return ExitStatus.UNMET if is_moving else ExitStatus.DONE
 
 
 # Reads the targets of a reassignment from options and files.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 import typer
@@ -20,13 +21,12 @@ from kctl.admin.topics.topics import (
     require_live_replicas,
 )
 from kctl.client.cluster import ClusterClient
-from kctl.commands.compat import topics as topic_compat
-from kctl.commands.compat.java import Compat
 from kctl.commands.frame.command import ChangingCommand
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
 from kctl.commands.frame.options.option_types import Property
+from kctl.commands.frame.options.parameters import NOT_AN_OPTION, with_groups
 from kctl.commands.frame.output.rows import known
 from kctl.commands.frame.output.shown import shows
 from kctl.commands.topics.list import selected_names
@@ -73,6 +73,7 @@ verbs = typer.Typer(add_completion=False)
     ),
 )
 @shows(TopicChangeRow)
+@with_groups
 def create(
     ctx: typer.Context,
     names: Annotated[list[str], typer.Argument(help="Names of the topics.", metavar="TOPIC")],
@@ -112,7 +113,7 @@ def create(
         bool, typer.Option("--if-not-exists", help="Succeed if the topic already exists.")
     ] = False,
     dry_run: Annotated[bool, DRY_RUN] = False,
-    compat: Compat = None,
+    observe: Annotated[Callable[[list[CreatedTopic]], object] | None, NOT_AN_OPTION] = None,
 ) -> ExitStatus:
     """Create topics, all with the same settings.
 
@@ -137,6 +138,8 @@ def create(
         return await create_topics(client, topics, validate_only=dry_run)
 
     created = run.on_cluster(create_all)
+    if observe is not None:
+        observe(created)
     rows = []
     for topic in created:
         row = change_row(
@@ -148,14 +151,6 @@ def create(
         if if_not_exists and topic.outcome.error is ErrorCode.TOPIC_ALREADY_EXISTS:
             row = row._replace(status="exists", error=None, message=None)
         rows.append(row)
-    if compat and not dry_run:
-        for topic, row in zip(created, rows, strict=True):
-            if topic.outcome.is_done:
-                run.console.verbatim(topic_compat.created(topic.outcome.name))
-            elif row.error:
-                run.console.verbatim(topic_compat.failed(topic.outcome.message))
-                run.console.warn(f"topic '{topic.outcome.name}': {row.error}: {row.message}")
-        return run.status_of(rows)
     run.console.show(TopicChangeRow, rows)
     return run.status_of(rows)
 

@@ -9,13 +9,9 @@ import typer
 
 from kctl.admin.cluster.health import PartitionProblem, partitions_with_problems
 from kctl.admin.cluster.observation import read_quorum, unreachable_brokers
-from kctl.admin.placement.reassignment import Ongoing, list_reassignments
-from kctl.admin.topics.configs import ConfigResource, ResourceType, describe_configs
 from kctl.admin.topics.overrides import topic_overrides
 from kctl.admin.topics.topics import EligibleLeaders, describe_topics, eligible_leaders, list_topics
 from kctl.client.outcome import Outcome
-from kctl.commands.compat import topics as topic_compat
-from kctl.commands.compat.java import Compat
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
@@ -29,7 +25,7 @@ from kctl.commands.topics.options import (
     topic_id,
     topic_row,
 )
-from kctl.errors import ApiError, ErrorCode, UsageError
+from kctl.errors import ErrorCode, UsageError
 from kctl.model import TopicPartition
 from kctl.output.console import Column, ErrorName, ErrorText, Format, is_present
 
@@ -222,7 +218,6 @@ def describe(
     ] = None,
     *,
     options: FilterOptions,
-    compat: Compat = None,
 ) -> ExitStatus:
     """Describe topics: their partitions, leaders, replicas and overridden properties.
 
@@ -231,18 +226,12 @@ def describe(
 
     ELR are replicas that are out of sync, have all committed records, and may be elected when no replica is in sync;
     LAST-KNOWN-ELR those that lost this place by an unclean shutdown (Kafka 4.0, if the cluster has the feature).
-
-    With --compat the columns Elr and LastKnownElr, which kafka-3 and kafka-4 have, are N/A, and internal topics are
-    included.
     """
     run: Invocation = ctx.obj
     if names and options.topic_regex is not None:
         raise UsageError("give topics or --topic-regex, not both")
     filters = topic_filters(options)
     problems = filters.problems
-
-    if compat:
-        return _describe_as_kafka(run, compat, names, filters)
 
     async def query(client: ClusterClient) -> tuple[Selected, Mapping[TopicPartition, EligibleLeaders]]:
         frozen = await frozen_brokers(run, client)
@@ -264,65 +253,6 @@ def describe(
     run.console.show(PartitionRow, items, rows=[row for item in items for row in _partition_rows(item)])
     status = run.status_of(items)
     return ExitStatus.UNMET if filtered and status is ExitStatus.DONE else status
-
-
-_UNLISTED = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    ErrorCode.INVALID_TOPIC_EXCEPTION,
-    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-}
-"""Kafka's tool lists the topics first, and such a topic is not among them."""
-
-
-def _describe_as_kafka(run: Invocation, compat: str, names: list[str] | None, filters: TopicFilters) -> ExitStatus:
-    """Show the topics as Kafka's tool does.
-
-    Raises UsageError for --topics-with-overrides with a filter for partitions, which it refuses.
-    """
-    only_overridden = filters.has_overrides
-    if only_overridden and filters.problems:
-        raise UsageError("--topics-with-overrides with --compat cannot be combined with filters for partitions")
-    # Those of Kafka's tool include topics with a value that is set for brokers.
-    filters = filters._replace(has_overrides=False)
-
-    async def query(client: ClusterClient) -> tuple[list[Topic], str, bool]:
-        topics = await describe_topics(client, names) if names else await list_topics(client)
-        topics, partitions, _ = await select_topics(client, topics, filters, with_configs=False)
-        existing = [topic for topic in topics if topic.error is ErrorCode.NONE]
-        selected = partitions if filters.problems else None
-        resources = [ConfigResource(ResourceType.TOPIC, topic.name) for topic in existing]
-        described = await describe_configs(client, resources, synonyms=False, is_sorted=False) if resources else {}
-        configs = {
-            resource.name: entries for resource, entries in described.items() if not isinstance(entries, Outcome)
-        }
-        ongoing = await _ongoing(client)
-        if only_overridden:
-            text = topic_compat.with_overrides(existing, configs, ongoing)
-        else:
-            text = topic_compat.described(compat, existing, configs, ongoing, selected)
-        return [topic for topic in topics if topic not in existing], text, bool(selected)
-
-    unknown, text, has_problems = run.on_cluster(query)
-    run.console.verbatim(text)
-    for topic in unknown:
-        if topic.error in _UNLISTED:
-            run.console.verbatim(topic_compat.missing(compat, topic.name))
-        run.console.warn(f"topic '{topic.name}': {topic.error.description}")
-    if unknown:
-        return ExitStatus.FAILED
-    return ExitStatus.UNMET if has_problems else ExitStatus.DONE
-
-
-async def _ongoing(client: ClusterClient) -> dict[TopicPartition, Ongoing]:
-    """Return the ongoing reassignments; none by brokers before 2.4, or without permission to list them, as in Kafka's
-    tool.
-    """
-    try:
-        return await list_reassignments(client)
-    except ApiError as error:
-        if error.code in {ErrorCode.UNSUPPORTED_VERSION, ErrorCode.CLUSTER_AUTHORIZATION_FAILED}:
-            return {}
-        raise
 
 
 def _topic_item(

@@ -8,8 +8,6 @@ import typer
 
 from kctl.admin.topics.topics import list_topics
 from kctl.admin.topics.topics import list_topics as all_topics
-from kctl.commands.compat import topics as topic_compat
-from kctl.commands.compat.java import Compat
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
@@ -44,17 +42,13 @@ def list_verb(
     *,
     internal: Annotated[bool, typer.Option("--internal", help="Include internal topics.")] = False,
     filters: FilterOptions,
-    compat: Compat = None,
 ) -> ExitStatus:
     """List topics.
 
     Only topics that match all filters are listed.  Of the filters for partitions, a partition of the topic has to match
     one; if any does, the exit status is 3.
-
-    With --compat internal topics are included, as in Kafka's tool.
     """
     run: Invocation = ctx.obj
-    internal = internal or compat is not None
     has_problems = False
     if filters == NO_FILTERS:
         found = run.on_cluster(all_topics)
@@ -64,9 +58,6 @@ def list_verb(
 
         selected = filtered_topics(run, filters, internal=internal)
         topics, has_problems = selected.topics, bool(selected.partitions)
-    if compat:
-        run.console.verbatim(topic_compat.listed(topic.name for topic in topics))
-        return ExitStatus.UNMET if has_problems else ExitStatus.DONE
     rows = [topic_row(topic) for topic in topics]
     run.console.show(TopicRow, rows)
     if filters == NO_FILTERS:

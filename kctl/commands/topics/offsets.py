@@ -9,8 +9,6 @@ import typer
 
 from kctl.admin.topics.offsets import partitions_by_topic
 from kctl.client.consuming.list_offsets import SPECIAL, IsolationLevel, list_offsets
-from kctl.commands.compat import formatters as offset_compat
-from kctl.commands.compat.java import Compat
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
@@ -94,7 +92,6 @@ def get(
             "--committed", help="Use the end that readers of committed transactions see (the last stable offset)."
         ),
     ] = False,
-    compat: Compat = None,
 ) -> ExitStatus:
     """Show the first, last or time-based offset of every partition.
 
@@ -129,17 +126,6 @@ def get(
         return rows
 
     rows = run.on_brokers(query)
-    if compat:
-        known_offsets = {
-            TopicPartition(row.topic, row.partition): row.offset
-            for row in rows
-            if isinstance(row, OffsetRow) and row.error is None
-        }
-        run.console.verbatim(offset_compat.offsets(compat, known_offsets))
-        for row in rows:
-            if row.error is not None:
-                run.console.warn(str(row.message))
-        return run.status_of(rows)
     run.console.show(OffsetRow, rows)
     return run.status_of(rows)
 

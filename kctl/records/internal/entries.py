@@ -82,6 +82,43 @@ def transaction_record(record: Record) -> tuple[object, object]:
     return encode_bytes(record.key)[0], encode_bytes(record.value)[0]
 
 
+# The kinds of records that the formatters of `kctl consume` show.
+
+OFFSETS = "offsets"
+GROUP_METADATA = "group-metadata"
+TRANSACTIONS = "transactions"
+
+FormatterKey = OffsetCommitKey | GroupMetadataKey | TransactionLogKey
+
+
+def formatter_key(formatter: str, record: Record) -> FormatterKey | None:
+    """Return the key if it is of the kind that the formatter shows, else None.  Raises MalformedRequest."""
+    if record.key is None:
+        return None
+    if formatter == TRANSACTIONS:
+        transaction = decode_transaction_key(record.key)
+        return transaction if isinstance(transaction, TransactionLogKey) else None
+    key = decode_offsets_key(record.key)
+    key_type = OffsetCommitKey if formatter == OFFSETS else GroupMetadataKey
+    return key if isinstance(key, key_type) else None
+
+
+def formatted_record(formatter: str, record: Record) -> tuple[object, object] | None:
+    """Return (key, value) of a record that the formatter shows, else None.  Raises MalformedRequest."""
+    if formatter_key(formatter, record) is None:
+        return None
+    if record.value is not None:
+        _VALUE_DECODERS[formatter](record.value)
+    return transaction_record(record) if formatter == TRANSACTIONS else offsets_record(record)
+
+
+_VALUE_DECODERS: dict[str, Callable[[bytes], object]] = {
+    OFFSETS: decode_offset_commit_value,
+    GROUP_METADATA: decode_group_metadata_value,
+    TRANSACTIONS: decode_transaction_value,
+}
+
+
 def share_group_state_record(record: Record) -> tuple[object, object]:
     """Return (key, value) of a record of __share_group_state; the value of a tombstone is None."""
     return _coordinator_record(record, newer_group_records.SHARE_GROUP_STATE_KINDS)

@@ -10,8 +10,8 @@ import pytest
 from kctl.admin.security.acls import Resources, Rules, binding_of, bindings, difference, read_document, write_document
 from kctl.cli import main
 from kctl.commands.acls.rules import hosts_of_stored_acls, hosts_without_effect
-from kctl.commands.compat.java import KAFKA_3, KAFKA_4, KAFKA_28
-from kctl.commands.compat.resources import adding_unless_present, listed
+from kctl.commands.compat.texts.java import KAFKA_3, KAFKA_4, KAFKA_28
+from kctl.commands.compat.texts.resources import adding_unless_present, listed
 from kctl.errors import UsageError
 from kctl.protocol.apis.describe_acls import (
     AclDescription,

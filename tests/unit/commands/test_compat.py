@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
+from pathlib import Path
 from uuid import UUID
 
+import kctl
 from kctl.admin.placement.reassignment import Ongoing
 from kctl.admin.topics.configs import ConfigEntry, ConfigResource, ResourceType
 from kctl.client.metadata import Topic
-from kctl.commands.compat import resources, topics
+from kctl.commands.compat.registration import IMITATIONS
+from kctl.commands.compat.texts import resources, topics
 from kctl.commands.frame.options.parameters import flags_of, help_of
 from kctl.commands.frame.root import all_commands
 from kctl.errors import ErrorCode
@@ -47,6 +51,26 @@ def test_invalid_options_of_compat_are_refused(kctl: Kctl) -> None:
         "configs describe topic orders --client app",
     ):
         assert kctl(line).status == 2
+
+
+def test_registration_is_the_only_place_that_knows_of_the_views() -> None:
+    for view in (imitation.view.split(":") for imitation in IMITATIONS.values()):
+        assert callable(getattr(importlib.import_module(f"kctl.commands.compat.{view[0]}"), view[1]))
+    offering = {
+        " ".join(dict.fromkeys((noun, verb))).replace("dump-log", "dump_log")
+        for noun, verbs in all_commands().items()
+        for verb, command in verbs.items()
+        if any("--compat" in flags_of(param) for param in command.params)
+    }
+    assert offering == set(IMITATIONS)
+    package = Path(kctl.__file__).parent
+    own = package / "commands" / "compat"
+    importing = [
+        path.name
+        for path in package.rglob("*.py")
+        if own not in path.parents and "kctl.commands.compat" in path.read_text()
+    ]
+    assert importing == ["lazy_group.py"]
 
 
 def test_help_states_what_holds_for_every_compat_option() -> None:

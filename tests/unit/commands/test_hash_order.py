@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kctl.commands.compat.java import java_order, scala_map_order, scala_mutable_order
+from kctl.commands.compat.texts.java import java_order, scala_map_order, scala_mutable_order
 from kctl.model import TopicPartition
 
 PEARS = "pears-and-more-of-a-long-name"

@@ -183,6 +183,10 @@ CLUSTER_PANEL = "Cluster options"
 OUTPUT_PANEL = "Output options"
 QUERY_PANEL = "Options of lists"
 INTERVAL_DEFAULT = "2s"
+KAFKA_PANEL = "Output of Kafka's tools"
+"""Options with which a verb prints the text of another program instead of rows."""
+NOT_AN_OPTION = "not an option"
+"""Marks a parameter of a verb that callers in Python give: `Annotated[Report, NOT_AN_OPTION]`."""
 
 
 class ClusterOptions(NamedTuple):
@@ -393,6 +397,8 @@ def with_groups(function: Function) -> Function:
     @verbs.command("describe", cls=QueryCommand)
     @with_groups
     def describe(ctx: typer.Context, *, entity: EntityOptions) -> ExitStatus:
+
+    typer does not see a parameter that is marked as NOT_AN_OPTION.
     """
     hints = get_type_hints(function, include_extras=True)
     groups = {name: hint for name, hint in hints.items() if isinstance(hint, type) and hasattr(hint, "_fields")}
@@ -407,7 +413,7 @@ def with_groups(function: Function) -> Function:
     for name, parameter in inspect.signature(function).parameters.items():
         if name in groups:
             parameters += signature_of(groups[name]).parameters.values()
-        else:
+        elif NOT_AN_OPTION not in getattr(hints[name], "__metadata__", ()):
             parameters.append(parameter.replace(annotation=hints[name]))
     flat.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # what typer reads
     return cast("Function", flat)

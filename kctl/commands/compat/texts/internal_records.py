@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from kctl.commands.compat.java import ScalaHashTable, java_double, signed
+from kctl.commands.compat.texts.java import ScalaHashTable, java_double, signed
 from kctl.errors import MalformedRequest
 from kctl.model import java_hash, uuid_text
 from kctl.protocol.codec import decode_body, version_of

@@ -12,13 +12,13 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from kctl.commands.compat.internal_records import as_json
-from kctl.commands.compat.java import KAFKA_3, KAFKA_28, ScalaHashTable, signed
+from kctl.commands.compat.texts.internal_records import as_json
+from kctl.commands.compat.texts.java import KAFKA_3, KAFKA_28, ScalaHashTable, signed
 from kctl.errors import MalformedRequest
 from kctl.model import TopicPartition, java_hash
 from kctl.protocol.codec import version_of
 from kctl.records.header import Record
-from kctl.records.internal.entries import TRANSACTION_STATES, offsets_record, transaction_record
+from kctl.records.internal.entries import TRANSACTION_STATES, FormatterKey, formatter_key
 from kctl.records.internal.topics import (
     NO_TIMESTAMP,
     GroupMetadataKey,
@@ -29,36 +29,18 @@ from kctl.records.internal.topics import (
     TransactionLogValue,
     decode_group_metadata_value,
     decode_offset_commit_value,
-    decode_offsets_key,
-    decode_transaction_key,
     decode_transaction_value,
 )
-
-OFFSETS = "offsets"
-GROUP_METADATA = "group-metadata"
-TRANSACTIONS = "transactions"
-FORMATTERS = (OFFSETS, GROUP_METADATA, TRANSACTIONS)
 
 _EMPTY_STATE = 0
 _SMALL_SET_MAX = 4
 """Larger sets are hash tables, and adding one to another does not resize the table."""
 _CONTROL = re.compile(r"\\u00[0-9a-f]{2}")
 
-Key = OffsetCommitKey | GroupMetadataKey | TransactionLogKey
-
-
-def key_and_value(formatter: str, record: Record) -> tuple[object, object] | None:
-    """Return (key, value) as in kctl's own JSON.  Raises MalformedRequest for bytes that do not decode."""
-    if _key(formatter, record) is None:
-        return None
-    if record.value is not None:
-        _DECODERS[formatter](record.value)
-    return transaction_record(record) if formatter == TRANSACTIONS else offsets_record(record)
-
 
 def classic_text(formatter: str, compat: str, record: Record) -> str | None:
     """Return the text that Kafka prints for the record.  Raises MalformedRequest for bytes that do not decode."""
-    key = _key(formatter, record)
+    key = formatter_key(formatter, record)
     if key is None:
         return None
     if compat == KAFKA_28:
@@ -66,19 +48,7 @@ def classic_text(formatter: str, compat: str, record: Record) -> str | None:
     return _json_text(key, record, "version" if compat == KAFKA_3 else "type")
 
 
-def _key(formatter: str, record: Record) -> Key | None:
-    """Return the key if it belongs to the formatter, else None."""
-    if record.key is None:
-        return None
-    if formatter == TRANSACTIONS:
-        transaction = decode_transaction_key(record.key)
-        return transaction if isinstance(transaction, TransactionLogKey) else None
-    key = decode_offsets_key(record.key)
-    key_type = OffsetCommitKey if formatter == OFFSETS else GroupMetadataKey
-    return key if isinstance(key, key_type) else None
-
-
-def _text_28(key: Key, value: bytes | None) -> str:
+def _text_28(key: FormatterKey, value: bytes | None) -> str:
     match key:
         case OffsetCommitKey():
             text = "NULL" if value is None else _offset_28(value)
@@ -153,34 +123,25 @@ def _option(value: str | None) -> str:
     return "None" if value is None else f"Some({value})"
 
 
-def _json_text(key: Key, record: Record, number: str) -> str:
-    """Return the JSON since 3.9; `number` is the member with the version of the key, which is the type of the
-    record.
-    """
+def _json_text(key: FormatterKey, record: Record, number: str) -> str:
+    """Return the JSON since 3.9; `number` is the member with the version of the key, the type of the record."""
     assert record.key is not None
     match key:
         case OffsetCommitKey():
             key_item: dict[str, Any] = {"group": key.group, "topic": key.topic, "partition": key.partition}
-            formatter = OFFSETS
+            decode_value: Callable[[bytes], object] = decode_offset_commit_value
         case GroupMetadataKey():
-            key_item, formatter = {"group": key.group}, GROUP_METADATA
+            key_item, decode_value = {"group": key.group}, decode_group_metadata_value
         case TransactionLogKey():
-            key_item, formatter = {"transactionalId": key.transactional_id}, TRANSACTIONS
+            key_item, decode_value = {"transactionalId": key.transactional_id}, decode_transaction_value
     value = None
     if record.value is not None:
         version = version_of(record.value)
-        value = {"version": version, "data": as_json(_DECODERS[formatter](record.value), version)}
+        value = {"version": version, "data": as_json(decode_value(record.value), version)}
     whole = {"key": {number: version_of(record.key), "data": key_item}, "value": value}
     # Jackson escapes control characters in upper-case hexadecimal.
     text = json.dumps(whole, ensure_ascii=False, separators=(",", ":"))
     return _CONTROL.sub(lambda match: "\\u" + match[0][2:].upper(), text)
-
-
-_DECODERS: dict[str, Callable[[bytes], object]] = {
-    OFFSETS: decode_offset_commit_value,
-    GROUP_METADATA: decode_group_metadata_value,
-    TRANSACTIONS: decode_transaction_value,
-}
 
 
 # The output of Kafka's GetOffsetShell, byte for byte. Pure.

@@ -1,0 +1,1 @@
+"""The texts of Apache Kafka's own tools, byte for byte.  Pure."""
