@@ -14,11 +14,12 @@ from kctl.commands.frame.options.parameters import BootstrapController
 from kctl.commands.frame.output.shown import shows
 from kctl.commands.frame.query import QueryCommand
 from kctl.output.console import Column
+from kctl.output.quantities import NOTHING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Mapping
 
-    from kctl.admin.cluster.features import BrokerApis, ComparedApi, Range
+    from kctl.admin.cluster.features import ComparedApi, Range
 
 
 # `kctl cluster api-versions`.
@@ -47,6 +48,17 @@ class ApiItem(NamedTuple):
     brokers: list[BrokerRange]
 
 
+class ApiRow(NamedTuple):
+    """One API in the table."""
+
+    key: int
+    api: str
+    brokers: Annotated[str | None, Column(wraps=True)]
+    kctl: str | None
+    usable: int | None
+    differs: str | None
+
+
 @verbs.command(
     "api-versions",
     cls=QueryCommand,
@@ -65,42 +77,18 @@ def api_versions(
 ) -> ExitStatus:
     """Show the API versions that each broker supports, beside those of kctl.
 
-    One row per API.  Brokers with the same versions share a column.  USABLE is the highest version that kctl and all
-    brokers support.  DIFFERS marks APIs of which the brokers support different versions, as during an upgrade.
+    One row per API.  BROKERS has the versions that all brokers support, or where they differ those of each: 1,2: 0-11;
+    3: 0-9.  USABLE is the highest version that kctl and all brokers support.  DIFFERS marks APIs of which the brokers
+    support different versions, as during an upgrade.
     """
     run: Invocation = ctx.obj
     run.at_controllers(bootstrap_controller)
     brokers, failed = run.on_brokers(read_api_versions)
     apis = [api for api in compare_apis(brokers) if api.differs or not differing]
-    groups = _groups(brokers)
-    columns = (
-        Column("key", numeric=True),
-        Column("api"),
-        *(Column(_name(group), _title(group)) for group in groups),
-        Column("kctl"),
-        Column("usable", numeric=True),
-        Column("differs"),
-    )
-    run.console.show(columns, [_item(api) for api in apis], rows=[_row(api, groups) for api in apis])
+    run.console.show(ApiRow, [_item(api) for api in apis], rows=[_row(api) for api in apis])
     for outcome in failed:
         run.console.warn(f"broker {outcome.name}: {outcome.message}")
     return ExitStatus.FAILED if failed else ExitStatus.DONE
-
-
-def _groups(brokers: Iterable[BrokerApis]) -> list[list[int]]:
-    """Return the brokers with equal ranges, in the order of their first broker."""
-    groups: dict[tuple[tuple[int, Range], ...], list[int]] = {}
-    for broker in brokers:
-        groups.setdefault(tuple(sorted(broker.ranges.items())), []).append(broker.broker_id)
-    return list(groups.values())
-
-
-def _name(group: Sequence[int]) -> str:
-    return f"broker{'s' if len(group) > 1 else ''}_{'_'.join(map(str, group))}"
-
-
-def _title(group: Sequence[int]) -> str:
-    return f"BROKER{'S' if len(group) > 1 else ''} {','.join(map(str, group))}"
 
 
 def _item(api: ComparedApi) -> ApiItem:
@@ -115,16 +103,26 @@ def _item(api: ComparedApi) -> ApiItem:
     )
 
 
-def _row(api: ComparedApi, groups: Iterable[Sequence[int]]) -> dict[str, object]:
-    return {
-        "key": api.key,
-        "api": api.name,
-        **{_name(group): _text(api.brokers[group[0]]) for group in groups},
-        "kctl": _text(api.supported),
-        "usable": api.usable,
-        "differs": "differs" if api.differs else None,
-    }
+def _row(api: ComparedApi) -> ApiRow:
+    return ApiRow(
+        key=api.key,
+        api=api.name,
+        brokers=_ranges_text(api.brokers),
+        kctl=_text(api.supported),
+        usable=api.usable,
+        differs="differs" if api.differs else None,
+    )
 
 
-def _text(found: Range | None) -> str | None:
-    return None if found is None else f"{found[0]}-{found[1]}"
+def _ranges_text(brokers: Mapping[int, Range | None]) -> str | None:
+    """Return the versions of all brokers; where they differ, `1,2: 0-11; 3: 0-9`."""
+    by_range: dict[Range | None, list[int]] = {}
+    for broker, versions in brokers.items():
+        by_range.setdefault(versions, []).append(broker)
+    if len(by_range) == 1:
+        return _text(next(iter(by_range)))
+    return "; ".join(f"{','.join(map(str, ids))}: {_text(versions) or NOTHING}" for versions, ids in by_range.items())
+
+
+def _text(versions: Range | None) -> str | None:
+    return None if versions is None else f"{versions[0]}-{versions[1]}"
