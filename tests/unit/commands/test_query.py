@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -170,3 +171,25 @@ def test_files_are_read_from_standard_input(kctl: Kctl, cluster: FakeCluster) ->
     with standard_input(json.dumps(document).encode()):
         ran = kctl("records delete --offset-json-file - --dry-run --format json")
     assert [row["topic"] for row in ran.document] == ["orders"], ran.err
+
+
+METADATA, LIST_GROUPS = 3, 16
+
+
+class UpgradedCluster(FakeCluster):
+    """Broker 1 has a newer Metadata than the others, and no ListGroups."""
+
+    def _api_versions(self, broker: int, request: Any) -> Any:
+        response = super()._api_versions(broker, request)
+        if broker == 1:
+            response.api_keys = [api for api in response.api_keys if api.api_key != LIST_GROUPS]
+            next(api for api in response.api_keys if api.api_key == METADATA).max_version += 1
+        return response
+
+
+def test_api_versions_name_the_brokers_where_they_differ(kctl: Kctl, monkeypatch: pytest.MonkeyPatch) -> None:
+    with UpgradedCluster(brokers=3, versions={METADATA: (0, 7), LIST_GROUPS: (0, 4)}) as cluster:
+        monkeypatch.setenv("KCTL_BOOTSTRAP_SERVER", cluster.bootstrap)
+        rows = kctl("api-versions --differing").rows
+    assert [row[:3] for row in rows] == [["3", "Metadata", "0,2: 0-7; 1: 0-8"], ["16", "ListGroups", "0,2: 0-4; 1: -"]]
+    assert [row[4:] for row in rows] == [["7", "differs"], ["-", "differs"]]
