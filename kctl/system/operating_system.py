@@ -88,6 +88,21 @@ def send_file(target: int, source: int, position: int, size: int) -> int:
     return os.write(target, data) if data else 0
 
 
+def watch_hang_up(descriptor: int) -> int | None:
+    """Return a new descriptor that becomes readable when the other end of a pipe or terminal is closed.
+
+    None without epoll.  Raises OSError for a file, which cannot hang up.
+    """
+    if not hasattr(select, "epoll"):
+        return None
+    epoll = select.epoll()
+    try:
+        epoll.register(descriptor, 0)  # Hang-ups and errors are always reported.
+        return os.dup(epoll.fileno())
+    finally:
+        epoll.close()
+
+
 def read_into(source: int, buffer: memoryview, position: int) -> int:
     """Read a range of a file into a buffer; return how many bytes, fewer than its size at the end of the file."""
     if _HAS_PREADV:

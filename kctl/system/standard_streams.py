@@ -138,16 +138,10 @@ def watch_reader(stream: TextIO) -> int | None:
 
     It is None for a file, for a stream without a descriptor, and where the system has no epoll.
     """
-    if not hasattr(select, "epoll"):
-        return None
+    from kctl.system import operating_system  # noqa: PLC0415 - few commands wait for the end of their reader
+
     try:
-        watched = stream.fileno()
-        epoll = select.epoll()
-        try:
-            epoll.register(watched, 0)  # Hang-ups and errors are always reported.
-            return os.dup(epoll.fileno())
-        finally:
-            epoll.close()
+        return operating_system.watch_hang_up(stream.fileno())
     except (OSError, ValueError):
         return None
 

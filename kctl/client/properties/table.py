@@ -212,7 +212,7 @@ _CONSUMER = (
         one_of("classic", "consumer", ignores_case=True),
         _GROUP,
     ),
-    _obeyed("group.remote.assignor", "C", non_empty, _GROUP, ", with group.protocol=consumer"),
+    _obeyed("group.remote.assignor", "C", text, _GROUP, ", with group.protocol=consumer"),
     _obeyed(
         "group.id",
         "C",

@@ -273,8 +273,11 @@ Total = Literal["broker", "topic"]
 
 
 def is_full_percent(text: str) -> bool:
-    """Whether a cell of USED % is at least that of an unhealthy cluster."""
-    return is_present(text) and float(text) >= 100 * DISK_ERROR_SHARE
+    """Return whether a cell of USED % is at least that of an unhealthy cluster."""
+    try:
+        return is_present(text) and float(text) >= 100 * DISK_ERROR_SHARE
+    except ValueError:  # what a broker has returned in place of a number
+        return False
 
 
 class DirectoryRow(NamedTuple):

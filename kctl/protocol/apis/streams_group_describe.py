@@ -81,7 +81,7 @@ class TaskOffset:
     """How far a task has read its changelogs."""
 
     subtopology_id: str = string()
-    partition: int = int32()
+    partition: int = partition_number()
     offset: int = int64()
 
 

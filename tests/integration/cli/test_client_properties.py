@@ -323,6 +323,9 @@ SILENCES: dict[str, Row] = {
 """Effects that are seen when the broker does not respond to Metadata."""
 
 ELSEWHERE = {
+    "group.remote.assignor": "tests/integration/cli/test_consumer_protocol.py",
+    "share.acknowledgement.mode": "tests/integration/cli/test_share_groups.py",
+    "share.acquire.mode": "tests/integration/cli/test_share_groups.py",
     "max.in.flight.requests.per.connection": "tests/unit/client/test_producer.py",
     "partitioner.adaptive.partitioning.enable": "tests/unit/client/test_property_table.py",
     "reconnect.backoff.ms": "tests/unit/client/test_producer.py",

@@ -1,4 +1,4 @@
-"""`kctl zookeeper` prints znodes in every format, and one line on errors."""
+"""`kctl broker zookeeper-ls`, `-get` and `-stat` print znodes in every format, and one line on errors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from tests.rows import for_rows
 
 
 def kctl(*words: str) -> subprocess.CompletedProcess[str]:
-    return run_kctl("zookeeper", *words)
+    verb, *arguments = words
+    return run_kctl("broker", f"zookeeper-{verb}", *arguments)
 
 
 @pytest.fixture(scope="module")

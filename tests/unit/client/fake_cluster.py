@@ -16,6 +16,7 @@ from uuid import UUID
 
 from kctl.client.guard import is_change
 from kctl.client.settings import ClientSettings
+from kctl.errors import MalformedRequest
 from kctl.model import TopicPartition, topic_name_problem
 from kctl.protocol.apis import (
     consumer_group_describe,
@@ -280,7 +281,7 @@ class FakeCluster:
                     if response is DROP:
                         return
                     connection.sendall(response)
-            except (OSError, ValueError):
+            except (OSError, ValueError, MalformedRequest):
                 return
 
     def _respond(self, broker: int, frame: bytes) -> Any:
