@@ -220,7 +220,7 @@ ROWS: dict[str, list[Row]] = {
         Row(f"{READ} --group s5 -n 1", "sticky", lambda _, sent: protocols(sent) == ["sticky"]),
         Row(f"{READ} --group s6 -n 1 --assignor range", "sticky", lambda _, sent: protocols(sent) == ["range"]),
     ],
-    "group.protocol": [Row(f"{READ} --group s7 -n 1", "consumer", lambda ran, _: ran.status == 2)],
+    "group.protocol": [Row(f"{READ} --group s7 -n 1", "consumer", lambda ran, _: "KIP-848" in ran.err)],
     "group.id": [
         Row(READ, "g7", lambda ran, sent: "--group g7" in ran.err and not sent.of(FindCoordinatorRequest)),
     ],

@@ -273,4 +273,4 @@ def run(examples: Sequence[str], bootstrap: str, topic: str) -> None:
             program = program.replace('"orders.*"', f'"{topic}.*"')
             for name in groups:
                 program = program.replace(f'"{name}"', f'"{topic}-{name}"')
-            exec(compile(program, f"docs/client.md example {number}", "exec"), {"__name__": "example"})
+            exec(compile(program, f"docs/client.md example {number}", "exec"), {"__name__": __name__})
