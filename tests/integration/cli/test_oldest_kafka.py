@@ -62,7 +62,7 @@ def test_command_works_with_the_oldest_kafka(kctl: Kctl, line: str, expected: li
         ("transactions list", "does not support ListTransactions, which needs Kafka 3.0 or newer"),
         ("transactions describe x", "does not support DescribeTransactions, which needs Kafka 3.0 or newer"),
         ("transactions find-hanging", "does not support DescribeProducers, which needs Kafka 2.8 or newer"),
-        ("transactions describe-producers orders", "does not support DescribeProducers, which needs Kafka 2.8 or newer"),
+        ("transactions describe-producers orders", "does not support DescribeProducers, which needs Kafka 2.8"),
     ])  # fmt: skip
 def test_command_names_the_kafka_version_it_needs(kctl: Kctl, line: str, complaint: str) -> None:
     ran = kctl(line)
