@@ -169,7 +169,8 @@ def test_groups_with_members_and_without(bootstrap: str, admin: AdminClient) -> 
 def test_acls_quotas_users_and_leaders(bootstrap: str, admin: AdminClient) -> None:
     admin.create_topics([NewTopic("secret", partitions=1), NewTopic("open", partitions=1)]).require()
     assert admin.create_acls([SECRET]).require() == {SECRET: None}
-    assert admin.list_acls([AclFilter(name="secret")]) == [SECRET]
+    claim = lambda: admin.list_acls([AclFilter(name="secret")]) == [SECRET]  # noqa: E731 - a broker of KRaft is late
+    probe.wait_until(claim, what="the ACL is listed", timeout_s=60)
     partitions = [TopicPartition("secret", 0), TopicPartition("open", 0)]
 
     def is_denied() -> bool:
