@@ -194,14 +194,6 @@ ROWS: dict[str, list[Row]] = {
         Row(f"{READ} --group c1 -n 5", "false", lambda ran, sent: shown(ran) == 5 and not sent.of(OffsetCommitRequest)),
         Row(f"{READ} --group c2 -n 5", "true", lambda ran, sent: shown(ran) == 5 and sent.of(OffsetCommitRequest)),
     ],
-    "auto.commit.interval.ms": [
-        Row(
-            f"{READ} --group c3",
-            "0",
-            lambda _, sent: len(sent.of(OffsetCommitRequest)) > 1,
-            {"max.partition.fetch.bytes": "1", "fetch.max.bytes": "1"},
-        ),
-    ],
     "group.instance.id": [
         Row(f"{READ} --group s1 -n 1", "i-1", lambda _, sent: sent.of(JoinGroupRequest)[0].group_instance_id == "i-1")
     ],
@@ -323,6 +315,7 @@ SILENCES: dict[str, Row] = {
 """Effects that are seen when the broker does not respond to Metadata."""
 
 ELSEWHERE = {
+    "auto.commit.interval.ms": "test_offsets_are_committed_while_records_are_read",
     "group.remote.assignor": "tests/integration/cli/test_consumer_protocol.py",
     "share.acknowledgement.mode": "tests/integration/cli/test_share_groups.py",
     "share.acquire.mode": "tests/integration/cli/test_share_groups.py",
@@ -358,6 +351,17 @@ def test_each_obeyed_property_has_an_effect(scene: Scene) -> None:
             if not row.holds(ran, sent):
                 wrong.append(f"{name}={row.value}: {row.line}: status {ran.status}: {ran.err}")
     assert not wrong, "\n".join(wrong)
+
+
+def test_offsets_are_committed_while_records_are_read(scene: Scene) -> None:
+    """A reader may be faster than the first commit, and is then started again."""
+    properties = {"auto.commit.interval.ms": "0", "max.partition.fetch.bytes": "1", "fetch.max.bytes": "1"}
+    for number in range(20):
+        ran, sent = scene(f"{READ} --group c3-{number}", properties)
+        assert ran.status == 0, ran.err
+        if len(sent.of(OffsetCommitRequest)) > 1:
+            return
+    raise AssertionError("there was never a commit before the one at the end")
 
 
 def test_time_outs_of_requests_and_pauses_between_them_are_those_of_the_properties(scene: Scene) -> None:
