@@ -135,8 +135,10 @@ async def exchange(arrivals: list[tuple[int, list[bytes]]], chance: random.Rando
                     for _ in range(chance.randrange(6)):
                         await asyncio.sleep(0)
             assert await asyncio.gather(*reading) == expected
+            # The last request may have no response, or one that arrives before the turn of its connection has ended.
+            while broker.buffers.lent_bytes:  # noqa: ASYNC110 - the broker is in this loop
+                await asyncio.sleep(0)
         assert not broker.closed
-        assert not broker.buffers.lent_bytes
 
 
 def test_a_request_that_arrives_alone_after_another_one_needs_no_buffer_of_its_own() -> None:
