@@ -11,7 +11,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kctl.admin.records.conditions import EXPRESSION_CHARACTERS_MAX, RecordView, WhereError, parse_where
+from kctl.admin.records.conditions import RecordView
+from kctl.admin.records.where import EXPRESSION_CHARACTERS_MAX, WhereError, parse_where
 from kctl.records.header import Record
 
 NAMES = ("a", "b", "c")

@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kctl.admin.records.conditions import Condition, Path, RecordView, parse_path
+from kctl.admin.records.conditions import Condition, Path, RecordView
+from kctl.admin.records.where import parse_path
 from kctl.errors import UsageError
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, Self
 
 import typer
 
-from kctl.admin.records.conditions import parse_where
 from kctl.admin.records.selection import RecordFilter, parse_bytes, parse_header_match
+from kctl.admin.records.where import parse_where
 from kctl.admin.topics.offsets import find_offset_ranges, offset_ranges, resolve
 from kctl.client.consuming.positions import Position
 from kctl.client.producing.partitioners import crc32_partition_of_key, partition_of_key

@@ -50,11 +50,10 @@ from kctl.tables.plans.plan import (
     OnDataLoss,
     Plan,
     Positions,
-    SplitRule,
-    make_plan,
     with_samples,
     without_partitions,
 )
+from kctl.tables.plans.planning import SplitRule, make_plan
 from kctl.tables.plans.request import ExportRequest
 from kctl.tables.plans.value_sample import RecordSample
 

@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from kctl.admin.records.conditions import EXPRESSION_CHARACTERS_MAX, NESTING_MAX, RecordView, WhereError, parse_where
+from kctl.admin.records.conditions import RecordView
+from kctl.admin.records.where import EXPRESSION_CHARACTERS_MAX, NESTING_MAX, WhereError, parse_where
 from kctl.records.header import Record
 from tests.rows import for_rows
 

@@ -18,7 +18,6 @@ from kctl.tables.exec.reading.histories import history_of
 from kctl.tables.formats.delta import positions_in, transactions_of
 from kctl.tables.plans.density import Sample
 from kctl.tables.plans.plan import (
-    FILE_BYTES_MIN,
     ClusterView,
     FileOptions,
     OnDataLoss,
@@ -27,13 +26,12 @@ from kctl.tables.plans.plan import (
     Position,
     Positions,
     Replaced,
-    SplitRule,
     TopicPosition,
     TopicView,
     advance,
-    make_plan,
     with_samples,
 )
+from kctl.tables.plans.planning import FILE_BYTES_MIN, SplitRule, make_plan
 
 ORDERS = UUID(int=1)
 RECREATED = UUID(int=2)

@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kctl.admin.records.conditions import RecordView, parse_where
+from kctl.admin.records.conditions import RecordView
+from kctl.admin.records.where import parse_where
 from kctl.errors import UsageError
 from kctl.records.header import Record
 from kctl.tables.exec.decoding.rows import RowFilter

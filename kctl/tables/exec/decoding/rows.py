@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kctl.admin.records.conditions import parse_where
+from kctl.admin.records.where import parse_where
 from kctl.tables.exec.decoding.batch_decoder import BatchDecoder
 from kctl.tables.exec.schema.column_types import Columns
 from kctl.tables.exec.selection.row_filter import (

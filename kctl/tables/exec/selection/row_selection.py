@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from kctl.admin.records.conditions import parse_where
+from kctl.admin.records.where import parse_where
 from kctl.errors import UsageError
 from kctl.limits import EXPORT_COLUMNS_MAX
 from kctl.tables.exec.schema.column_types import Columns, is_column_name
