@@ -26,6 +26,7 @@ OPENS_FILES_OFFLINE = {"dump.py", "dump_files.py", "dump_indexes.py", "dump_rebu
 CLOCK_READERS = {
     "kctl/server/loop/tasks.py",
     "kctl/server/loop/lag.py",
+    "kctl/server/loop/slow_iterations.py",
     "kctl/server/replication/logs/cleaners.py",
     "kctl/server/process/host.py",
     "kctl/server/process/dev_cluster.py",

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from kctl.server.loop.lag import Reading, ThreadClocks, times_between
+from kctl.server.loop.slow_iterations import Reading, ThreadClocks, times_between
 
 
 def times(

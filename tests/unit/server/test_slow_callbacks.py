@@ -18,14 +18,14 @@ from itertools import chain
 
 import pytest
 
-from kctl.server.loop.lag import (
+from kctl.server.loop.lag import MeasuredEventLoop
+from kctl.server.loop.slow_iterations import (
     SAMPLED_FRAMES_MAX,
     SAMPLES_MAX,
     SLOW_S,
     TIMED_S,
     DueCallbacks,
     IterationSamples,
-    MeasuredEventLoop,
     stack_of,
 )
 
@@ -88,7 +88,7 @@ def test_a_long_iteration_is_logged_with_its_callback(
     measures_cpu: bool,
 ) -> None:
     with (
-        caplog.at_level(logging.DEBUG, "kctl.server.loop.lag"),
+        caplog.at_level(logging.DEBUG, "kctl.server.loop.slow_iterations"),
         asyncio.Runner(loop_factory=partial(MeasuredEventLoop, measures_cpu=measures_cpu)) as runner,
     ):
         loop = runner.get_loop()
@@ -112,7 +112,7 @@ def test_a_long_iteration_is_logged_with_its_callback(
 
 
 def test_a_short_iteration_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO, "kctl.server.loop.lag"), asyncio.Runner() as runner:
+    with caplog.at_level(logging.INFO, "kctl.server.loop.slow_iterations"), asyncio.Runner() as runner:
         runner.run(asyncio.sleep(0))
     assert not caplog.records
 
@@ -130,7 +130,7 @@ def test_callbacks_are_timed_only_after_a_long_iteration() -> None:
 
 def test_the_line_about_an_iteration_without_timed_callbacks_says_so(caplog: pytest.LogCaptureFixture) -> None:
     with (
-        caplog.at_level(logging.DEBUG, "kctl.server.loop.lag"),
+        caplog.at_level(logging.DEBUG, "kctl.server.loop.slow_iterations"),
         asyncio.Runner(loop_factory=MeasuredEventLoop) as runner,
     ):
         loop = runner.get_loop()
@@ -142,7 +142,7 @@ def test_the_line_about_an_iteration_without_timed_callbacks_says_so(caplog: pyt
 
 def test_the_line_about_a_long_iteration_has_the_stacks_of_the_loop(caplog: pytest.LogCaptureFixture) -> None:
     with (
-        caplog.at_level(logging.DEBUG, "kctl.server.loop.lag"),
+        caplog.at_level(logging.DEBUG, "kctl.server.loop.slow_iterations"),
         asyncio.Runner(loop_factory=MeasuredEventLoop) as runner,
     ):
         loop = runner.get_loop()
