@@ -258,6 +258,17 @@ def resident_bytes() -> int | None:
     return None
 
 
+def lacks_profile_guided_optimization() -> bool:
+    """Return whether this CPython was certainly built without `--enable-optimizations`.
+
+    False where the build does not tell: Debian's optimizes by options of its own, and leaves PGO_PROF_USE_FLAG empty.
+    """
+    import sysconfig  # noqa: PLC0415 - reads a large module, and only --version and the bundle ask
+
+    options, flag = sysconfig.get_config_vars("CONFIG_ARGS", "PGO_PROF_USE_FLAG")
+    return bool(flag) and isinstance(options, str) and "--enable-optimizations" not in options
+
+
 def usable_processors() -> int:
     """Return the number of processors that this process may use; all of the machine where the system does not restrict
     it.

@@ -38,6 +38,7 @@ from kctl.storage.names import (
     RECOVERY_POINT_CHECKPOINT,
 )
 from kctl.system import open_files
+from kctl.system.operating_system import lacks_profile_guided_optimization
 
 DUMPED_TASKS_MAX = bound(
     Subject.REPORTS,
@@ -208,6 +209,7 @@ def _versions() -> str:
         f"platform {platform.platform()}",
         f"OpenSSL {ssl.OPENSSL_VERSION}",
         f"compiled record walk: {'yes' if walk_is_compiled() else 'no'}",
+        f"profile-guided optimization of Python: {'no' if lacks_profile_guided_optimization() else 'yes or unknown'}",
     ]
     for requirement in metadata.requires("kctl-kafka") or []:
         name = re.split(r"[^A-Za-z0-9._-]", requirement, maxsplit=1)[0]

@@ -11,6 +11,7 @@ import re
 import signal
 import subprocess
 import sys
+import sysconfig
 import termios
 from collections.abc import Callable
 from functools import partial
@@ -41,7 +42,24 @@ PATIENCE_S = 60
 
 
 def test_version_is_printed_on_stdout(kctl: Kctl) -> None:
-    assert kctl("--version") == Ran(0, f"kctl {__version__}\n", "")
+    ran = kctl("--version")
+    assert (ran.status, ran.out.split(" (")[0].rstrip("\n"), ran.err) == (0, f"kctl {__version__}", "")
+
+
+@for_rows(
+    "build, options, flag, is_named",
+    [
+        ("pyenv", "'--enable-shared'", "-fprofile-use", True),
+        ("a build with it", "'--enable-optimizations' '--with-lto'", "-fprofile-use", False),
+        ("Debian, which does not tell", "'--enable-shared'", "", False),
+        ("a system without a Makefile", None, None, False),
+    ],
+)
+def test_version_names_a_python_without_profile_guided_optimization(
+    kctl: Kctl, monkeypatch: pytest.MonkeyPatch, build: str, options: str | None, flag: str | None, is_named: bool
+) -> None:
+    monkeypatch.setattr(sysconfig, "get_config_vars", lambda *_: [options, flag])
+    assert ("profile-guided" in kctl("--version").out) is is_named, build
 
 
 @pytest.mark.parametrize("line", ["--help", "help", "-h", "--format json --help"])
