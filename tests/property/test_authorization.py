@@ -5,7 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kctl.admin.security.access import Hosts, ResourceAccess, what_can, who_can
 from kctl.security.acls import (
+    SUPPORTED_OPERATIONS,
     AclBinding,
     AclEntry,
     Operation,
@@ -98,6 +100,52 @@ def test_any_resource_is_allowed_if_one_of_all_names_is(
     assert (
         decide_on_any(AclIndex(acls), AccessPolicy(), client, operation, ResourceType.TOPIC).is_allowed is is_possible
     )
+
+
+policies = st.builds(
+    AccessPolicy, st.frozensets(st.sampled_from([*PRINCIPALS, "User:root"]), max_size=1), st.booleans()
+)
+every_client = [Client(name, host) for name in [*PRINCIPALS, "User:root", "User:eve"] for host in [*HOSTS, "3.3.3.3"]]
+
+
+def is_from(hosts: Hosts, host: str) -> bool:
+    return host in hosts.allowed or ("*" in hosts.allowed and host not in hosts.denied)
+
+
+@given(bindings, policies, requested, st.sampled_from(KINDS), st.sampled_from(NAMES))
+def test_who_can_agrees_with_the_decision_for_each_client(
+    acls: list[AclBinding], policy: AccessPolicy, operation: Operation, kind: ResourceType, name: str
+) -> None:
+    found = {access.principal: access.hosts for access in who_can(acls, policy, operation, kind, name)}
+    for client in every_client:
+        if client.principal == "User:*" or client.host == "*":
+            continue  # They stand for all others.
+        hosts = found.get(client.principal, found.get("User:*", Hosts()))
+        decision = decide(AclIndex(acls), policy, client, operation, kind, name)
+        assert is_from(hosts, client.host) is decision.is_allowed, (client, found)
+
+
+def most_specific(found: list[ResourceAccess], kind: ResourceType, name: str) -> list[ResourceAccess]:
+    """The rows that count for a resource."""
+    wanted = [ResourcePattern(kind, name)]
+    wanted += [ResourcePattern(kind, name[:end], PatternType.PREFIXED) for end in range(len(name), 0, -1)]
+    wanted.append(ResourcePattern(kind, "*"))
+    rows = ([access for access in found if access.pattern == pattern] for pattern in wanted)
+    return next((some for some in rows if some), [])
+
+
+@given(bindings, policies, st.sampled_from(KINDS), st.sampled_from([*NAMES, "az", "abz", "z"]))
+def test_what_can_agrees_with_the_decision_for_each_resource(
+    acls: list[AclBinding], policy: AccessPolicy, kind: ResourceType, name: str
+) -> None:
+    for client in every_client:
+        if client.principal == "User:*" or client.host == "*":
+            continue
+        counting = most_specific(what_can(acls, policy, client.principal), kind, name)
+        for operation in SUPPORTED_OPERATIONS[kind]:
+            allowed = any(operation in access.operations and is_from(access.hosts, client.host) for access in counting)
+            decision = decide(AclIndex(acls), policy, client, operation, kind, name)
+            assert allowed is decision.is_allowed, (client, operation, counting)
 
 
 @given(bindings, st.lists(st.tuples(patterns, st.lists(entries, max_size=3) | st.none()), max_size=8))

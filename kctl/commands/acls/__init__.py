@@ -1,4 +1,4 @@
-"""`kctl acls`: list, add, remove, check, export and apply access control lists."""
+"""`kctl acls`: list, add, remove, check, query, export and apply access control lists."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ app = typer.Typer(
             "add": "changes",
             "remove": "changes",
             "check": "rules",
+            "who-can": "access",
+            "what-can": "access",
             "export": "changes",
             "apply": "changes",
         },
     ),
-    help="List, change, check, export and apply access control lists.",
+    help="List, change, check, export and apply access control lists; who may do what.",
     subcommand_metavar="VERB [ARGUMENTS] [OPTIONS]",
     add_completion=False,
 )

@@ -32,7 +32,15 @@ from kctl.security.acls import (
     ResourceType,
     principal_problem,
 )
-from kctl.security.authorization import AccessPolicy, AclIndex, Client, decide, java_address, parse_super_users
+from kctl.security.authorization import (
+    AccessPolicy,
+    AclIndex,
+    Client,
+    Decision,
+    decide,
+    java_address,
+    parse_super_users,
+)
 from kctl.system.user_files import read_input
 
 if TYPE_CHECKING:
@@ -362,25 +370,18 @@ def check(
     if problem is not None:
         raise UsageError(problem)
     requested = operation_of(operation)
-    kind, name = _resource(resource)
-    if requested not in SUPPORTED_OPERATIONS[kind]:
-        names = ", ".join(known.label for known in SUPPORTED_OPERATIONS[kind])
-        raise UsageError(f"{kind.label} has no operation {requested.label}, only {names}")
+    kind, name = resource_named(resource)
+    check_operation(requested, kind)
     address = None if host is None else _address(host)
-    if from_ is None:
-        acls, settings = run.on_cluster(_query)
-    else:
-        acls, settings = read_acls(from_), BrokerSettings(AccessPolicy(), ["super.users"])
-    for property_name in settings.unknown:
-        run.console.warn(f"the value of the broker property {property_name} is not known")
-    decision = decide(AclIndex(acls), settings.policy, Client(principal, address or ANY_HOST), requested, kind, name)
+    acls, policy = acls_and_policy(run, from_)
+    decision = decide(AclIndex(acls), policy, Client(principal, address or ANY_HOST), requested, kind, name)
     row = CheckRow(
         principal,
         address or ANY_HOST,
         requested.label,
         f"{kind.label}:{name}",
         decision.is_allowed,
-        _reason(decision.reason.value, decision.acl, requested),
+        reason_text(decision, requested),
         None if decision.acl is None else str(decision.acl),
     )
     run.console.show_one(row)
@@ -392,14 +393,37 @@ def _address(host: str) -> str:
     return java_address(parse_ip_address(host, "--host"))
 
 
-def _reason(text: str, acl: AclBinding | None, requested: Operation) -> str:
+def reason_text(decision: Decision, requested: Operation) -> str:
+    """Return the kind of rule that decided; for an implied operation, also which one implies it."""
+    text, acl = decision.reason.value, decision.acl
     if acl is None or acl.entry.operation in {requested, Operation.ALL}:
         return text
     return f"{text}, because {acl.entry.operation.label} implies {requested.label}"
 
 
-def _resource(text: str) -> tuple[ResourceType, str]:
-    """Return the type and name of a resource, or raise UsageError."""
+def check_operation(requested: Operation, kind: ResourceType) -> None:
+    """Raise UsageError if resources of the type do not have the operation."""
+    if requested not in SUPPORTED_OPERATIONS[kind]:
+        names = ", ".join(known.label for known in SUPPORTED_OPERATIONS[kind])
+        raise UsageError(f"{kind.label} has no operation {requested.label}, only {names}")
+
+
+def acls_and_policy(run: Invocation, path: str | None) -> tuple[list[AclBinding], AccessPolicy]:
+    """Return all ACLs of the document or the cluster, and the properties that matter.
+
+    Warns of those that a client cannot read.
+    """
+    if path is None:
+        acls, settings = run.on_cluster(read_all)
+    else:
+        acls, settings = read_acls(path), BrokerSettings(AccessPolicy(), ["super.users"])
+    for name in settings.unknown:
+        run.console.warn(f"the value of the broker property {name} is not known")
+    return acls, settings.policy
+
+
+def resource_named(text: str) -> tuple[ResourceType, str]:
+    """Return the type and name of a resource, such as topic:orders or cluster.  Raises UsageError."""
     if text == "cluster":
         return ResourceType.CLUSTER, CLUSTER_NAME
     type_name, separator, name = text.partition(":")
@@ -412,7 +436,7 @@ def _resource(text: str) -> tuple[ResourceType, str]:
     return kind, name
 
 
-async def _query(client: ClusterClient) -> tuple[list[AclBinding], BrokerSettings]:
+async def read_all(client: ClusterClient) -> tuple[list[AclBinding], BrokerSettings]:
     return await list_acls(client), await _settings(client)
 
 

@@ -88,6 +88,8 @@ LINES = {
     "users-list": "users list",
     "acls-list": "acls list",
     "acls-check": "acls check User:alice read topic:orders",
+    "acls-who-can": "acls who-can describe orders",
+    "acls-what-can": "acls what-can User:alice",
     "tokens-describe": "tokens describe",
     "cluster-api-versions": "cluster api-versions --differing",
     "features-describe": "features describe",
