@@ -12,6 +12,7 @@ from kctl.client.outcome import Outcome, failure_of, outcome_of
 from kctl.client.retrying import COORDINATOR_MOVED
 from kctl.errors import ApiError, ErrorCode
 from kctl.model import TopicPartition
+from kctl.output.quantities import INT32_MAX
 from kctl.protocol.apis.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -24,6 +25,7 @@ from kctl.protocol.apis.describe_transactions import (
     DescribeTransactionsResponse,
     TransactionState,
 )
+from kctl.protocol.apis.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kctl.protocol.apis.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from kctl.protocol.apis.write_txn_markers import (
     WritableTxnMarker,
@@ -241,6 +243,37 @@ def _described(state: TransactionState, coordinator: str) -> Transaction | ApiEr
         state.transaction_start_time_ms,
         tuple(sorted(TopicPartition(topic.topic, number) for topic in state.topics for number in topic.partitions)),
     )
+
+
+FENCING_TIMEOUT_MS = 60_000
+"""Timeout of a transactional id whose own one is unknown or out of range: the default of Kafka's producer."""
+OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort")
+"""States of a transaction that has begun, and whose markers are not written to all partitions."""
+
+
+async def terminate(client: ClusterClient, transaction: Transaction) -> None:
+    """End the transaction of an existing transactional id, and fence its producer.
+
+    The coordinator aborts an open transaction, and completes one that is being committed, before it answers
+    InitProducerId.  This is what forceTerminateTransaction of Kafka's Admin does (KIP-939).  An unknown id would be
+    created, so that the caller has to know it.  Raises ApiError, CONCURRENT_TRANSACTIONS if the markers are not written
+    within the deadline.
+    """
+    # The coordinator stores the timeout with the id.  One of a two-phase commit is larger than a request may have.
+    is_ordinary = 0 < transaction.timeout_ms < INT32_MAX
+    name = transaction.outcome.name
+    request = InitProducerIdRequest(
+        transactional_id=name, transaction_timeout_ms=transaction.timeout_ms if is_ordinary else FENCING_TIMEOUT_MS
+    )
+
+    async def send_to(connection: Connection) -> None:
+        response = await connection.send(request, InitProducerIdResponse)
+        code = ErrorCode.of(response.error_code)
+        if code is not ErrorCode.NONE:
+            raise ApiError(code, f"{name}: {code.description}")
+
+    is_completing = {ErrorCode.CONCURRENT_TRANSACTIONS}
+    await client.on_coordinator(name, send_to, CoordinatorType.TRANSACTION, codes=is_completing)
 
 
 async def find_hanging(

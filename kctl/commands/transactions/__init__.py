@@ -1,4 +1,4 @@
-"""`kctl transactions`: describe transactions and producers, find hanging transactions and abort them."""
+"""`kctl transactions`: describe transactions and producers, find hanging transactions, abort and terminate them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ app = typer.Typer(
             "describe-producers": "producers",
             "find-hanging": "transactions",
             "abort": "transactions",
+            "terminate": "transactions",
         },
     ),
-    help="Describe transactions and producers, find hanging transactions and abort them.",
+    help="Describe transactions and producers, find hanging transactions, abort and terminate them.",
     subcommand_metavar="VERB [ARGUMENTS] [OPTIONS]",
     add_completion=False,
 )

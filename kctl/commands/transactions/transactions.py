@@ -1,8 +1,9 @@
-"""`kctl transactions`: describe transactions, find hanging ones and abort them."""
+"""`kctl transactions`: describe transactions, find hanging ones, abort and terminate them."""
 
 from __future__ import annotations
 
 import re
+import shlex
 import time
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -12,10 +13,12 @@ import typer
 from kctl.admin.topics import transactions
 from kctl.admin.topics.offsets import partitions_of
 from kctl.admin.topics.transactions import (
+    OPEN_STATES,
     Marker,
     describe_producers,
     describe_transactions,
     owner_of,
+    terminate,
     write_abort_marker,
 )
 from kctl.admin.topics.transactions import list_transactions as query
@@ -25,7 +28,7 @@ from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
 from kctl.commands.frame.options.option_types import Duration
 from kctl.commands.frame.options.values import format_time
-from kctl.commands.frame.output.rows import code_error, known, outcome_error
+from kctl.commands.frame.output.rows import code_error, exception_error, known, outcome_error
 from kctl.commands.frame.output.shown import shows
 from kctl.commands.frame.query import QueryCommand, note_omissions
 from kctl.commands.groups.resets import parse_scope
@@ -117,9 +120,6 @@ def list_transactions(
 
 
 # `kctl transactions describe`.
-
-
-OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort")
 
 
 class TopicPartitionsItem(NamedTuple):
@@ -374,6 +374,9 @@ def abort(
 ) -> ExitStatus:
     """Abort a hanging transaction in one partition, so that readers of committed records continue without its records.
 
+    A hanging transaction has no coordinator that will end it; 'kctl transactions find-hanging' finds them.  One that a
+    coordinator still has is ended in all its partitions by 'kctl transactions terminate'.
+
     Refused (exit status 5) without --force if a coordinator still has the transaction: it could be committed later, and
     its records in this partition would be lost.  Asks for confirmation on a terminal; elsewhere --yes is required.
     """
@@ -430,9 +433,10 @@ def _refuse_if_coordinated(run: Invocation, marker: Marker) -> None:
         run.console.warn("brokers before 3.0 do not report whether a coordinator still has the transaction")
         return
     if owner is not None and owner.producer_id == marker.producer_id and marker.tp in owner.partitions:
+        name = owner.outcome.name
         raise Refused(
-            f"the transaction is not hanging: the coordinator of '{owner.outcome.name}' has it in state {owner.state}; "
-            "--force aborts it in this partition nevertheless"
+            f"the transaction is not hanging: the coordinator of '{name}' has it in state {owner.state}; "
+            f"'kctl transactions terminate {shlex.quote(name)}' ends it, --force aborts it in this partition only"
         )
 
 
@@ -442,3 +446,96 @@ def _partition(text: str) -> TopicPartition:
     if found is None:
         raise UsageError(f"'{text}' is not a partition; use TOPIC:PARTITION")
     return TopicPartition(found[1], parse_integer(found[2], "a partition"))
+
+
+# `kctl transactions terminate`.
+
+
+class TerminatedRow(NamedTuple):
+    """A transactional id whose transaction is ended; state and producer are those before."""
+
+    transactional_id: str
+    state: str | None
+    producer_id: int | None
+    producer_epoch: Annotated[int | None, Column(drop_order=2)]
+    duration_ms: Annotated[int | None, Column(drop_order=1)]
+    partitions: Annotated[list[TopicPartitionsItem], Column(wraps=True, shown=_partitions_text)]
+    status: Annotated[str | None, "terminated or fenced; 'would be ...' without --yes."]
+    error: ErrorName = None
+    message: ErrorText = None
+
+
+@verbs.command(
+    "terminate",
+    cls=ChangingCommand,
+    epilog=examples("kctl transactions terminate billing-1", "kctl transactions terminate billing-1 --yes"),
+)
+@shows(TerminatedRow)
+def terminate_verb(
+    ctx: typer.Context,
+    names: Annotated[list[str], typer.Argument(help="Transactional ids.", metavar="TRANSACTIONAL_ID")],
+    *,
+    fence: Annotated[
+        bool, typer.Option("--fence", help="Fence the producer also if it has no open transaction.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing, also with --yes.")] = False,
+) -> ExitStatus:
+    """End the open transaction of a transactional id, and fence its producer; a dry run without --yes.
+
+    The coordinator aborts the transaction in all its partitions; one in the state PrepareCommit is committed.  The
+    command waits until that is done, at most for --timeout.  The producer gets an error with its next request: it has
+    to be restarted.  'kctl transactions abort' ends a transaction without a coordinator, in one partition.
+
+    Refused (exit status 5) if the transactional id has no open transaction, unless --fence is given.  Requires Kafka
+    3.0 or later.
+    """
+    run: Invocation = ctx.obj
+    now_ms = round(time.time() * 1000)
+    executes = run.has_consent and not dry_run
+    found = run.on_brokers(lambda client: describe_transactions(client, names))
+    closed = [known_id for known_id in found if known_id.outcome.is_done and known_id.state not in OPEN_STATES]
+    if closed and not fence:
+        raise Refused(
+            f"'{closed[0].outcome.name}' has no open transaction (its state is {closed[0].state}); --fence fences its "
+            "producer nevertheless"
+        )
+
+    async def end(client: ClusterClient, transaction: Transaction) -> TerminatedRow:
+        row = _terminated_row(transaction, now_ms)
+        if row.error:
+            return row
+        if not executes:
+            return row._replace(status=f"would be {row.status}")
+        try:
+            await terminate(client, transaction)
+        except ApiError as error:
+            message = str(error)
+            if error.code is ErrorCode.CONCURRENT_TRANSACTIONS:
+                message = "its producer is fenced, but the markers are not written yet: repeat the command"
+            return row._replace(status=None, **exception_error(ApiError(error.code, message)))
+        return row
+
+    async def end_all(client: ClusterClient) -> list[TerminatedRow]:
+        return [await end(client, transaction) for transaction in found]
+
+    rows = run.on_brokers(end_all)
+    run.console.show(TerminatedRow, rows)
+    if not executes and any(not row.error for row in rows):
+        run.console.note("nothing was changed: repeat with --yes")
+    return run.status_of(rows)
+
+
+def _terminated_row(transaction: Transaction, now_ms: int) -> TerminatedRow:
+    item = _item(transaction, now_ms)
+    status = "terminated" if item.state in OPEN_STATES else "fenced"
+    return TerminatedRow(
+        transactional_id=item.transactional_id,
+        state=item.state,
+        producer_id=item.producer_id,
+        producer_epoch=item.producer_epoch,
+        duration_ms=item.duration_ms,
+        partitions=item.partitions,
+        status=None if item.error else status,
+        error=item.error,
+        message=item.message,
+    )

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer
 from kafka import KafkaProducer
+from kafka.errors import KafkaError
 
 from tests.integration.cli.conftest import BROKERS, KAFKA_4, Kctl, ThreeBrokers
 from tests.integration.cli.group_readers import TIMEOUT_S
@@ -189,6 +190,30 @@ def test_transactions_are_listed_and_described(kctl: Kctl, topic: str, bootstrap
     wait_for_markers(bootstrap, topic)
     assert kctl(f"consume {topic}").rows[0][4] == "x"
     assert kctl("transactions describe nobody").rows[0][-2] == "TRANSACTIONAL_ID_NOT_FOUND"
+
+
+@pytest.mark.parametrize("bootstrap", BROKERS_THAT_TELL_TRANSACTIONS, indirect=True)
+def test_an_open_transaction_is_terminated_and_its_producer_fenced(kctl: Kctl, topic: str, bootstrap: str) -> None:
+    producer = KafkaProducer(bootstrap_servers=bootstrap, transactional_id=topic, transaction_timeout_ms=500_000)
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.send(topic, b"not committed", partition=0).get(timeout=TIMEOUT_S)
+    kctl(f"produce {topic} --partition 0", stdin=b"behind it\n")
+    assert [row[6] for row in kctl(f"transactions terminate {topic}").rows] == ["would be terminated"]
+    assert kctl(f"consume {topic}").rows == []
+    rows = kctl(f"transactions terminate {topic} --yes nobody").rows
+    assert [(row[1], row[6], row[7]) for row in sorted(rows, key=lambda row: row[0] == "nobody")] == [
+        ("Ongoing", "terminated", "-"),
+        ("-", "-", "TRANSACTIONAL_ID_NOT_FOUND"),
+    ]
+    assert [row[4] for row in kctl(f"consume {topic}").rows] == ["behind it"]  # The markers are written by now.
+    (item,) = kctl(f"transactions describe {topic} --format json").document
+    assert (item["timeout_ms"], item["partitions"]) == (500_000, [])
+    assert [kctl(f"transactions terminate {topic} {more} --yes").status for more in ("", "--fence")] == [5, 0]
+    assert "nobody" not in [row[0] for row in kctl("transactions list").rows]
+    with pytest.raises(KafkaError):
+        producer.commit_transaction()
+    producer.close(timeout=1)
 
 
 @pytest.mark.parametrize("bootstrap", BROKERS_THAT_TELL_TRANSACTIONS, indirect=True)
