@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from kctl.admin.records.latest import LAST_RECORDS_MAX
 from kctl.admin.records.selection import MaskingRules, masking_rules
 from kctl.admin.topics.offsets import Anchor, OffsetSpec
 from kctl.client.consuming.fetching.batches import CHUNKS
@@ -49,6 +50,7 @@ IsolationLevelName = Literal["read_committed", "read_uncommitted"]
     cls=ConfirmedCommand,
     epilog=examples(
         "kctl consume orders",
+        "kctl consume orders --last 20",
         "kctl consume orders --from -10 --partition 0",
         "kctl consume orders --from @2026-11-21T09:00:00Z --until @2026-11-21T10:00:00Z --format jsonl",
         "kctl consume orders --from @10:00 --until @10:05 --key customer-7 --max-messages 20",
@@ -83,6 +85,16 @@ def consume(
     ] = None,
     select: SelectOptions,
     max_records: Limit = None,
+    last: Annotated[
+        int | None,
+        typer.Option(
+            "--last",
+            metavar="N",
+            help="Only the N records with the latest timestamps, of all partitions together.",
+            max=LAST_RECORDS_MAX,
+            min=0,
+        ),
+    ] = None,
     expect: Annotated[
         int | None,
         typer.Option(
@@ -151,6 +163,10 @@ def consume(
 
     With --follow, added partitions are read from their start, and so is a topic that is deleted and created again,
     with a warning; changes without an error are noticed after metadata.max.age.ms in --command-config (5 min).
+
+    --last shows N records in total, in the order of their timestamps; records of a partition stay in the order of their
+    offsets.  Each partition is read backwards until N records are found that --key, --grep, --where and --record-header
+    select, or --from or the start of the log is reached.  With --follow, new records come after them.
 
     With --group the partitions are divided among the members of the group, which may be other clients; --from applies
     to partitions without a committed offset.  Offsets of the records shown are committed every 5 s
@@ -227,6 +243,10 @@ def consume(
                 f"--format {chosen_format} shows everything at the end, so nothing could be committed; use jsonl"
             )
         run.authorize_change(ctx.command_path)
+    if last is not None:
+        other = {"--group": group, "--formatter": formatter, "--max-messages": max_records}
+        if names := [name for name, value in other.items() if value is not None]:
+            raise UsageError(f"--last cannot be used with {names[0]}")
     if formatter and (decode or mask or mask_regex):
         raise UsageError("--formatter decodes internal topics; leave out --decode, --mask and --mask-regex")
     if formatter and run.console.format is Format.CSV:
@@ -273,6 +293,7 @@ def consume(
         text=text,
         selecting=chosen,
         expected=expect,
+        last=last,
         continues_after_truncation=on_truncation == "continue",
         limits=fetch_limits(properties, CHUNKS) if properties else CHUNKS,
         has_reset=reset != "none",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
+from kctl.admin.records.latest import read_last
 from kctl.admin.topics.offsets import Anchor, offset_ranges, partitions_of, resolve
 from kctl.client.consuming.consumer import Consumer
 from kctl.client.consuming.fetching.batches import CHUNKS, FetchLimits
@@ -82,6 +83,8 @@ class Reading(NamedTuple):
     """The limits of fetches without a group."""
     has_reset: bool = True
     """False for auto.offset.reset=none."""
+    last: int | None = None
+    """Show only this number of selected records, those with the latest timestamps; None for all."""
     continues_after_truncation: bool = False
     """Whether reading continues where the histories part if a log no longer has the records before a position."""
 
@@ -123,9 +126,14 @@ class _Showing:
         self.count = 0
         self._presenting = reading.presenting
         self._matches = reading.selecting.records.matches
-        self._shows_all = reading.selecting.records.selects_all and reading.presenting.changes_nothing
+        self._selects_all = reading.selecting.records.selects_all
+        self._shows_all = self._selects_all and reading.presenting.changes_nothing
         self._writers = writers
         self._progress = progress
+
+    def is_selected(self, tp: TopicPartition, record: Record) -> bool:
+        """Return whether `show` would select the record."""
+        return self._selects_all or self._matches(tp, self._presenting(tp, record).record)
 
     def show(self, tp: TopicPartition, record: Record) -> bool:
         """Show the record if it is selected; False if it was not shown."""
@@ -201,6 +209,11 @@ async def _show_records(
             await _read_in_group(run, client, reading, reading.group, source, showing.show, writers.flush)
             return showing.count
         begins = {tp: start for tp, (start, _) in bounds.items()}
+        if reading.last is not None:
+            begins = await _show_last(client, reading, source, showing)
+            writers.flush()
+            if not reading.follows:
+                return showing.count
         consumer = Consumer(client, begins, limits=reading.limits, isolation=source.isolation)
         next_records = _follower(run, client, consumer, reading, ends).poll if reading.follows else consumer.poll
 
@@ -222,6 +235,25 @@ async def _show_records(
 
         await _copy(consumer, poll, showing.show_several, ends, reading.records_max, polled)
         return showing.count
+
+
+async def _show_last(
+    client: ClusterClient, reading: Reading, source: Source, showing: _Showing
+) -> dict[TopicPartition, int]:
+    """Show the last records before the end of each partition, or before --until; return where they end."""
+    assert reading.last is not None
+    ends = {tp: range_.end for tp, range_ in source.held.items()}
+    ends.update((tp, min(end, ends[tp])) for tp, (_, end) in source.bounds.items() if end is not None)
+    bounds = {tp: (start, ends[tp]) for tp, (start, _) in source.bounds.items()}
+    try:
+        latest = await read_last(
+            client, bounds, reading.last, showing.is_selected, limits=reading.limits, isolation=source.isolation
+        )
+    except LogTruncated as truncated:
+        raise PositionLost(f"{truncated}: start the command again") from truncated
+    for tp, record in latest:
+        showing.show(tp, record)
+    return {tp: max(bounds[tp][0], end) for tp, end in ends.items()}
 
 
 def _follower(

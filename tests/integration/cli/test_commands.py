@@ -180,3 +180,36 @@ def test_read_committed_hides_aborted_records(kctl: Kctl, topic: str, bootstrap:
     assert [row[4] for row in kctl(f"consume {topic}").rows] == ["kept", "kept too"]
     uncommitted = kctl(f"consume {topic} --isolation-level read_uncommitted").rows
     assert [row[4] for row in uncommitted] == ["kept", "dropped", "kept too"]
+
+
+def test_the_last_records_are_those_of_all_partitions_without_gaps(kctl: Kctl, topic: str, bootstrap: str) -> None:
+    assert kctl(f"consume {topic} --last 3").rows == []
+    lines = "".join(
+        f'{{"value":"v{n}","partition":{n % 3},"timestamp_ms":{1_700_000_000_000 + n * 1_000}}}\n' for n in range(30)
+    )
+    kctl(f"produce {topic} --input jsonl", stdin=lines.encode())
+    with KafkaProducer(bootstrap_servers=bootstrap, transactional_id=topic) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        for _ in range(200):  # More than the first window reads.
+            producer.send(topic, b"dropped", partition=0)
+        producer.flush()
+        producer.abort_transaction()
+    wait_for_markers(bootstrap, topic)
+    rows = [
+        ("", ["v26", "v27", "v28", "v29"]),
+        ("--partition 0", ["v18", "v21", "v24", "v27"]),
+        ("--partition 0,1", ["v24", "v25", "v27", "v28"]),
+        ("--partition 1 --until 4", ["v1", "v4", "v7", "v10"]),
+        ("--partition 1 --from 8", ["v25", "v28"]),
+        ("--grep ^v1[0-9]?$", ["v16", "v17", "v18", "v19"]),
+        ("--isolation-level read_uncommitted", ["dropped"] * 4),
+        ("--follow --partition 9", None),
+        ("--group readers", None),
+    ]
+    for options, values in rows:
+        ran = kctl(f"consume {topic} --last 4 {options}")
+        shown = [row[4] for row in ran.rows] if ran.status == 0 else None
+        assert shown == values, (options, ran)
+    every = [row[4] for row in kctl(f"consume {topic} --last 1000").rows]
+    assert every == [f"v{n}" for n in range(30)]
