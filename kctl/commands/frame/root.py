@@ -45,7 +45,7 @@ WORK: dict[str, dict[str, Member]] = {
         ),
         "transactions": Member(
             "kctl.commands.transactions",
-            "Describe transactions and producers, find hanging transactions and abort them.",
+            "Describe transactions and producers, find hanging transactions, abort and terminate them.",
         ),
         "metrics": Member("kctl.commands.metrics", "Show the metrics of a broker, or serve those of a cluster."),
     },
@@ -70,7 +70,9 @@ WORK: dict[str, dict[str, Member]] = {
         "loggers": Member("kctl.commands.loggers", "List, set and reset the log levels of brokers."),
     },
     "Security": {
-        "acls": Member("kctl.commands.acls", "List, change, check, export and apply access control lists."),
+        "acls": Member(
+            "kctl.commands.acls", "List, change, check, export and apply access control lists; who may do what."
+        ),
         "users": Member("kctl.commands.users", "List, create, alter and delete SCRAM users."),
         "quotas": Member("kctl.commands.quotas", "Describe and change client quotas, show which one applies."),
         "tokens": Member("kctl.commands.tokens", "Create, describe, renew and expire delegation tokens."),

@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from kafka import KafkaProducer
 
 from kctl.cli import main
 from kctl.client.guard import is_change
@@ -45,6 +46,7 @@ CHANGES = [
     "groups import {offsets} --yes --no-backup",
     "groups restore billing --backup {offsets} --yes --no-backup",
     "transactions abort orders:0 --producer-id 4000 --producer-epoch 7 --coordinator-epoch 3 --yes --force",
+    "transactions terminate billing --fence --yes",
     "groups reset-streams billing --input-topic orders --yes",
     "records delete orders:0 --before-offset 1 --yes",
     "perf produce events --num-records 10 --client kctl --create --yes",
@@ -117,6 +119,7 @@ UNKNOWN = [
     *("elect --preferred --topic nope", "elect --preferred --topic orders --partition 9"),
     *("cluster verify --topic nope", "transactions describe nope", "transactions find-hanging --topic nope"),
     *("transactions describe-producers nope", "transactions abort nope:0 --start-offset 0 --yes"),
+    "transactions terminate nope --yes",
     *("users alter nope --password-file {password}", "users delete nope --yes", "users list nope"),
     *("loggers list --broker 9", "loggers set kafka.controller=DEBUG --broker 9", "metrics show --broker 9"),
     "groups reset-streams nope --input-topic nope --yes",
@@ -267,6 +270,8 @@ def files(relayed: tuple[Seeded, Relay], tmp_path_factory: pytest.TempPathFactor
     (folder / "offsets").write_text(seeded.run("groups export billing", None)[1])
     (folder / "password").write_text("a-long-password")
     (folder / "password").chmod(0o600)
+    with KafkaProducer(bootstrap_servers=seeded.bootstrap, transactional_id="billing") as producer:
+        producer.init_transactions()
     assert seeded.run(f"users create alice --password-file {folder / 'password'}", None)[0] == 0
     return {f"{{{name}}}": str(folder / name) for name in ("acls", "offsets", "password")}
 
