@@ -99,8 +99,8 @@ async def read_last(
                         taken.append(record)
                 if held_bytes > LAST_BYTES_MAX:
                     raise UsageError(
-                        f"the last {count:,} records of each partition take more than {LAST_BYTES_MAX >> 20} MiB: use a"
-                        " smaller --last, or --partition"
+                        f"--last {count} would hold more than {LAST_BYTES_MAX >> 20} MiB of records: use a smaller"
+                        " number, or --partition"
                     )
             for tp, end in window_ends.items():
                 if consumer.positions.get(tp, -1) >= end:

@@ -58,7 +58,8 @@ READING = (
     *("transactions list", "transactions describe", "transactions find-hanging"),
     *("doctor", "cluster describe", "cluster health", "cluster log-dirs", "reassign list", "reassign plan"),
     "reassign plan-disks",
-    *("configs describe", "acls list", "acls check", "acls export", "quotas describe", "quotas check"),
+    *("configs describe", "acls list", "acls check", "acls who-can", "acls what-can", "acls export"),
+    *("quotas describe", "quotas check"),
     *("loggers list", "users list", "cluster api-versions", "features describe", "cluster quorum"),
     "tables status",
 )
@@ -77,7 +78,8 @@ ADDING = (
 """Commands that change the cluster, but delete neither data nor positions."""
 DELETING = (
     *("topics delete", "records delete", "groups delete", "groups delete-offsets", "groups reset-offsets"),
-    *("groups restore", "acls remove", "transactions abort", "groups reset-streams", "features downgrade"),
+    *("groups restore", "acls remove", "transactions abort", "transactions terminate"),
+    *("groups reset-streams", "features downgrade"),
 )
 
 NOT_OFFERED = {
@@ -128,11 +130,11 @@ _TARGET = "TARGET"
 """The placeholder of folders and URLs of exports."""
 _EXCLUDED_OF_CONSUME = frozenset(
     {
-        *("follow", "group", "assignor"),
+        *("follow", "group", "assignor", "last"),
         *("record_format", "null_marker", "reversible", "value_only"),
     }
 )
-"""A group commits offsets; the others have output that is not JSON."""
+"""A group commits offsets; `--last` excludes the limit that every call has; the others have output that is not JSON."""
 
 
 class Tool(NamedTuple):
