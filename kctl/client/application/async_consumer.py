@@ -83,7 +83,6 @@ class AsyncConsumer(OffsetLookups, Generic[K, V]):
         )
         self._is_raw = self._deserializers == (as_is, as_is)
         self._on_loop = tuple(map(without_waiting, self._deserializers))
-        self._preparing: asyncio.Task[None] | None = None
         """What a deserializer waits for, in a thread."""
         self._group: GroupConsumer[RawRecord] | None = None
         self._fetches: FetchRunner[RawRecord] | None = None
@@ -335,31 +334,13 @@ class AsyncConsumer(OffsetLookups, Generic[K, V]):
         return taken
 
     async def _prepare(self, prepare: Callable[[], None], end_s: float | None = None) -> None:
-        """Run in a thread what a deserializer waits for.
-
-        Returns at its end, at a time of the loop, and when there is something to attend to; another call then waits for
-        the same work.  Raises what `prepare` raises.
-        """
+        """Run in a thread what a deserializer waits for.  Returns and raises as `_run_preparation` does."""
         fetches = self._fetches
         if fetches is None:
             return
         fetches.arrived.clear()
-        if self._is_woken or self._is_closed:
-            return
-        task = self._preparing
-        if task is None:
-            task = self._preparing = asyncio.create_task(asyncio.to_thread(prepare), name="prepare a deserializer")
-            self._shared[task] = None
-            task.add_done_callback(self._note_shared)
-        change = asyncio.ensure_future(fetches.arrived.wait())
-        timeout_s = None if end_s is None else max(0.0, end_s - asyncio.get_running_loop().time())
-        try:
-            await asyncio.wait({task, change}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            change.cancel()
-        if task.done():
-            self._preparing = None
-            task.result()
+        if not (self._is_woken or self._is_closed):
+            await self._run_preparation(prepare, fetches.arrived, end_s)
 
     async def _wait_for_records(self, end_s: float) -> None:
         """Return when `take` may have records, or at a time of the loop.  Raises as `poll` does."""

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Generic, NamedTuple, Self, TypeVar, overload
 
 from kctl.client.application.async_consumer import WokenUp
-from kctl.client.application.consumer_records import K, RawRecord, V, decode_raw
+from kctl.client.application.consumer_records import K, RawRecord, Unprepared, V, decode_raw, without_waiting
 from kctl.client.application.offset_lookups import ApplicationClient
 from kctl.client.application.settings import Deserializer
 from kctl.client.application.share_settings import ShareConsumerConfig
@@ -24,6 +24,8 @@ from kctl.records.header import TimestampType
 T = TypeVar("T")
 
 ITERATION_POLL_MS = 60_000
+PREPARATION_CHECK_S = 1.0
+"""How long a preparation is waited for before the locks of the records that need it are checked again."""
 
 
 class ShareRecord(NamedTuple, Generic[K, V]):
@@ -82,8 +84,8 @@ class AsyncShareConsumer(ApplicationClient, Generic[K, V]):
         """
         super().__init__(config.client_settings())
         self._config = config
-        self._key_deserializer = key_deserializer or config.key_deserializer
-        self._value_deserializer = value_deserializer or config.value_deserializer
+        self._key_deserializer = without_waiting(key_deserializer or config.key_deserializer)
+        self._value_deserializer = without_waiting(value_deserializer or config.value_deserializer)
         self._on_acknowledged = on_acknowledged
         self._group: ShareGroup[RawRecord] | None = None
         self._held: dict[tuple[str, int, int], Delivery[RawRecord]] = {}
@@ -181,16 +183,38 @@ class AsyncShareConsumer(ApplicationClient, Generic[K, V]):
         while True:
             self._raise_if_woken()
             deliveries = await group.poll(end_s, self._config.max_poll_records)
+            if self._is_woken or self._is_closed:
+                group.put_back(deliveries)
             self._raise_if_woken()
-            if deliveries or self._loop.time() >= end_s:
-                return self._records(group, deliveries)
+            try:
+                records = self._records(group, deliveries)
+            except Unprepared as unprepared:
+                await self._prepare(group, unprepared.prepare, end_s)
+                records = []
+            if records or self._loop.time() >= end_s or self._group is not group or self._ending is not None:
+                return records
+
+    async def _prepare(self, group: ShareGroup[RawRecord], prepare: Callable[[], None], end_s: float) -> None:
+        """Run in a thread what a deserializer waits for; return as `_run_preparation` does, or after a while."""
+        group.changed.clear()
+        if not (self._is_woken or self._is_closed):
+            check_s = asyncio.get_running_loop().time() + PREPARATION_CHECK_S
+            await self._run_preparation(prepare, group.changed, min(end_s, check_s))
 
     def _records(self, group: ShareGroup[RawRecord], deliveries: list[Delivery[RawRecord]]) -> list[ShareRecord[K, V]]:
+        """Return the records up to one that cannot be deserialized now, which is released or, if the deserializer has
+        to wait, taken again by the next `poll`.
+        """
         records: list[ShareRecord[K, V]] = []
         for index, delivery in enumerate(deliveries):
             raw = delivery.record
             try:
                 key, value = self._key_deserializer(raw.key), self._value_deserializer(raw.value)
+            except Unprepared:
+                group.put_back(deliveries[index:])
+                if records:
+                    return records
+                raise
             except Exception:
                 for other in deliveries[index:]:
                     group.acknowledge(other, AcknowledgeType.RELEASE)

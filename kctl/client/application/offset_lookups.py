@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Collection, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from typing import Any, TypeVar
 
 from kctl.client.application.settings import ConsumerConfig
@@ -36,6 +36,8 @@ class ApplicationClient:
         self._client = ClusterClient(settings, AsyncioTransport())
         self._shared: dict[asyncio.Task[Any], None] = {}
         """Work that goes on if its caller is cancelled."""
+        self._preparing: asyncio.Task[None] | None = None
+        """What a deserializer waits for."""
         self._is_closed = False
         self._pid = os.getpid()
 
@@ -48,6 +50,29 @@ class ApplicationClient:
             return await asyncio.shield(task)
         finally:
             del task
+
+    async def _run_preparation(
+        self, prepare: Callable[[], None], change: asyncio.Event, end_s: float | None = None
+    ) -> None:
+        """Run in a thread what a deserializer waits for (`Unprepared.prepare`).
+
+        Returns at its end, at a time of the loop, and at a change; another call then waits for the same work.  Raises
+        what `prepare` raises.
+        """
+        task = self._preparing
+        if task is None:
+            task = self._preparing = asyncio.create_task(asyncio.to_thread(prepare), name="prepare a deserializer")
+            self._shared[task] = None
+            task.add_done_callback(self._note_shared)
+        changed = asyncio.ensure_future(change.wait())
+        timeout_s = None if end_s is None else max(0.0, end_s - asyncio.get_running_loop().time())
+        try:
+            await asyncio.wait({task, changed}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            changed.cancel()
+        if task.done():
+            self._preparing = None
+            task.result()
 
     def _note_shared(self, task: asyncio.Task[Any]) -> None:
         self._shared.pop(task, None)

@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 from uuid import UUID
@@ -198,6 +198,10 @@ class ShareGroup(Generic[R]):
             if now_ms < delivery.locked_until_ms:
                 taken.append(delivery)
         return taken
+
+    def put_back(self, deliveries: Sequence[Delivery[R]]) -> None:
+        """Make these records, the last ones that `poll` has returned, the first ones of the next `poll`."""
+        self._waiting.extendleft(reversed(deliveries))
 
     def acknowledge(self, delivery: Delivery[R], kind: AcknowledgeType) -> None:
         """Acknowledge the record with the next request to its broker."""
