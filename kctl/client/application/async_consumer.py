@@ -83,7 +83,6 @@ class AsyncConsumer(OffsetLookups, Generic[K, V]):
         )
         self._is_raw = self._deserializers == (as_is, as_is)
         self._on_loop = tuple(map(without_waiting, self._deserializers))
-        """What a deserializer waits for, in a thread."""
         self._group: GroupConsumer[RawRecord] | None = None
         self._fetches: FetchRunner[RawRecord] | None = None
         """Of the group, or of partitions without group membership."""
