@@ -62,12 +62,15 @@ class Presenting:
         """Whether records are shown as they are."""
         return self._decoder is None and self._masks is None
 
-    def __call__(self, tp: TopicPartition, record: Record) -> DecodedRecord:
-        """Return the record as it is shown; bytes that do not decode stay as they are."""
+    def __call__(self, tp: TopicPartition, record: Record, *, counts_failures: bool = True) -> DecodedRecord:
+        """Return the record as it is shown; bytes that do not decode stay as they are.
+
+        The failures of a record count once: a second call for it is made without `counts_failures`.
+        """
         if self.changes_nothing:
             return DecodedRecord(record)
-        key, key_schema_id = self._decoded(tp, record, "key", record.key)
-        value, value_schema_id = self._decoded(tp, record, "value", record.value)
+        key, key_schema_id = self._decoded(tp, record, "key", record.key, counts_failures)
+        value, value_schema_id = self._decoded(tp, record, "value", record.value, counts_failures)
         headers = record.headers
         if self._masks is not None:
             key, value, headers = self._masks.key(key), self._masks.value(value), self._masks.headers(headers)
@@ -81,14 +84,20 @@ class Presenting:
                 self._console.note(f"{counted(count, 'record')}: {cause}")
 
     def _decoded(
-        self, tp: TopicPartition, record: Record, field: Literal["key", "value"], data: bytes | None
+        self,
+        tp: TopicPartition,
+        record: Record,
+        field: Literal["key", "value"],
+        data: bytes | None,
+        counts_failures: bool,
     ) -> tuple[bytes | None, int | None]:
         if data is None or self._decoder is None or self._decode not in {field, "both"}:
             return data, None
         try:
             decoded = self._decoder.decode(data)
         except (SchemaError, RegistryUnreachable) as error:
-            self._note_failure(tp, record, field, str(error))
+            if counts_failures:
+                self._note_failure(tp, record, field, str(error))
             return data, None
         return decoded.text.encode(), decoded.schema_id
 

@@ -135,11 +135,16 @@ class _Showing:
         """Return whether `show` would select the record."""
         return self._selects_all or self._matches(tp, self._presenting(tp, record).record)
 
+    def show_selected(self, tp: TopicPartition, record: Record) -> None:
+        """Show a record for which `is_selected` has returned True, and which was decoded then if there is a filter."""
+        self._show(tp, self._presenting(tp, record, counts_failures=self._selects_all))
+
     def show(self, tp: TopicPartition, record: Record) -> bool:
         """Show the record if it is selected; False if it was not shown."""
         decoded = self._presenting(tp, record)
-        if not self._matches(tp, decoded.record):
-            return False
+        return self._matches(tp, decoded.record) and self._show(tp, decoded)
+
+    def _show(self, tp: TopicPartition, decoded: DecodedRecord) -> bool:
         self._progress.hide()
         is_shown = self._writers.write(tp, decoded)
         self.count += is_shown
@@ -252,7 +257,7 @@ async def _show_last(
     except LogTruncated as truncated:
         raise PositionLost(f"{truncated}: start the command again") from truncated
     for tp, record in latest:
-        showing.show(tp, record)
+        showing.show_selected(tp, record)
     return {tp: max(bounds[tp][0], end) for tp, end in ends.items()}
 
 

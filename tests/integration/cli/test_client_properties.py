@@ -336,6 +336,8 @@ def protocols(sent: Requests) -> list[str]:
 
 
 def acks(sent: Requests) -> set[int]:
+    """The acks of the requests to write records: with 0 the command may end before the relay has read them."""
+    probe.wait_until(lambda: bool(sent.of(ProduceRequest)), what="a Produce request", timeout_s=60)
     return {request.acks for request in sent.of(ProduceRequest)}
 
 

@@ -87,6 +87,18 @@ def test_conditions_and_formats_apply_to_decoded_values(
     assert kctl(f"{consume} --value-only -n 1").out == '{"id": 7, "status": "new"}\n'
 
 
+def test_the_last_records_are_counted_once_if_they_are_not_decoded(
+    kctl: Kctl, orders: FakeCluster, registry: SchemaRegistry
+) -> None:
+    orders.topics["orders"][0].append(build_batch([Record(0, 0, b"k", b"plain too")]))
+    consume = f"consume orders --last 3 --decode value --schema-registry {registry.url}"
+    for selection in ("", "--key k"):
+        ran = kctl(f"{consume} {selection}")
+        assert [row[1] for row in ran.rows] == ["3", "4", "5"]
+        counts = [line.partition(": ")[0] for line in ran.err.splitlines() if not line.startswith("kctl: warning")]
+        assert counts == ["2 records"], ran
+
+
 def test_the_registry_and_its_credentials_are_properties(
     kctl: Kctl, orders: FakeCluster, registry: SchemaRegistry, tmp_path: Path
 ) -> None:
