@@ -82,6 +82,15 @@ def test_any_bytes_are_json_columns_and_a_rest_or_have_a_reason(
             assert _whole(row) == _without_nulls(json.loads(raw))
 
 
+def test_values_with_the_header_of_a_registry_may_be_missing_or_shorter_than_it() -> None:
+    header = b"\0\0\0\0\7"
+    decoder = JsonDecoder(Decoding(Format.JSON, Struct((("id", "int64"),)), schemas=((7, ""),)), "value")
+    decoded = decoder.decode(pa.array([header + b'{"id": 1}', None, b"", b"\0", header, header + b'{"id": 2}']))
+    assert decoded.arrays[0].to_pylist() == [{"id": 1}, None, None, None, None, {"id": 2}]
+    no_header = "it does not begin with the id of a schema of its subject"
+    assert decoded.misfits == {2: no_header, 3: no_header, 4: "it is not JSON"}
+
+
 def test_the_same_number_of_levels_is_refused_wherever_a_value_is_decoded() -> None:
     """Python's limit depends on its version and on the stack, which is not the same in two attempts of a task."""
     depths = [498, 499, 500, 501, 900, 980, 3_000, 200_000]

@@ -21,6 +21,8 @@ from kctl.tables.exec.schema.json_fields import NOTHING, NotJson, divided, parse
 
 RECORD_BY_RECORD_MAX = 64
 """More records than these are halved if the parser refuses them, to find those it accepts."""
+_BYTES_MAX = 2**31 - 1
+"""Of all values of a column together."""
 
 
 class JsonDecoder:
@@ -129,7 +131,8 @@ def _without_header(raw: pa.Array, ids: list[int]) -> tuple[pa.Array, dict[int, 
     is_known = pc.is_in(headers, known)
     has_value = raw.is_valid()
     wrong = pc.indices_nonzero(pc.and_(has_value, pc.invert(is_known))).to_pylist()
-    payloads = pc.if_else(is_known, pc.binary_slice(raw, HEADER_BYTES), pa.scalar(None, pa.binary()))
+    # Without an end, pyarrow 26 fails if a value is null or shorter than the header.
+    payloads = pc.if_else(is_known, pc.binary_slice(raw, HEADER_BYTES, _BYTES_MAX), pa.scalar(None, pa.binary()))
     return payloads, dict.fromkeys(wrong, "it does not begin with the id of a schema of its subject")
 
 
