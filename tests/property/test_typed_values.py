@@ -257,12 +257,27 @@ def _is_within(held: Any, new: Any) -> bool:
     return bool(held == new)
 
 
-def test_a_number_beyond_doubles_is_a_bad_record_and_never_invalid_json() -> None:
-    texts = [b'{"id": 1, "n": 1e999}', b'{"id": 2, "n": 17}', b'{"id": 3, "n": 123456789012345678901234567890}']
-    texts.append(b'{"id": 4, "n": ' + b"9" * 5_000 + b"}")  # more digits than Python reads
+def test_numbers_without_a_column_keep_all_digits() -> None:
+    numbers = [
+        "1.10000000000000000001", "-0", "-0.0", "1E400", "-1e-400", "123456789012345678901234567890.50", "9" * 5_000,
+        "1e+2", "0.1e1",
+    ]  # fmt: skip
+    deep = "[" * 400 + "1.00" + "]" * 400
+    texts = [f'{{"id": 1, "n": {{"é": [{number}, "{number}", null, true]}}}}' for number in (*numbers, deep)]
     decoder = JsonDecoder(Decoding(Format.JSON, Struct((("id", "int64"),))), "value")
-    found = decoder.decode(pa.array(texts, pa.binary()))
-    assert found.misfits == dict.fromkeys((0, 3), "a number is beyond the range of doubles")
-    rests = found.arrays[1].to_pylist()
-    assert rests[0] is rests[3] is None
-    assert rests[1:3] == ['{"n": 17}', '{"n": 123456789012345678901234567890}']
+    decoded = decoder.decode(pa.array([text.encode() for text in texts], pa.binary()))
+    assert not decoded.misfits
+    assert decoded.arrays[1].to_pylist() == [text.replace('"id": 1, ', "").replace("é", "\\u00e9") for text in texts]
+
+
+@pytest.mark.parametrize("copies", [0, RECORD_BY_RECORD_MAX])
+def test_a_column_of_doubles_has_no_whole_number_that_would_be_rounded(copies: int) -> None:
+    texts = [b'{"n": 0.5}'] * copies + [b'{"n": 9007199254740991}', b'{"n": -9007199254740993}', b'{"n": 1e22}']
+    decoder = JsonDecoder(Decoding(Format.JSON, Struct((("n", "double"),))), "value")
+    decoded = decoder.decode(pa.array(texts, pa.binary()))
+    assert not decoded.misfits
+    rows = [array.to_pylist()[copies:] for array in decoded.arrays]
+    assert rows == [
+        [{"n": 9007199254740991.0}, {"n": None}, {"n": 1e22}],
+        [None, '{"n": -9007199254740993}', None],
+    ]

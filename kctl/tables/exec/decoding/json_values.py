@@ -6,7 +6,6 @@ itself, but is together with its neighbours, does not shift the rows: it is refu
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pyarrow as pa
@@ -17,7 +16,8 @@ from kctl.client.registry.schema import HEADER_BYTES
 from kctl.tables.exec.decoding.batch_decoder import DecodedColumn, decoded_texts
 from kctl.tables.exec.schema.arrow_types import arrow_type
 from kctl.tables.exec.schema.column_types import Decoding, Struct
-from kctl.tables.exec.schema.json_fields import NOTHING, NotJson, divided, parse
+from kctl.tables.exec.schema.json_fields import NOTHING, divided
+from kctl.tables.exec.schema.json_text import NotJson, parse, text_of
 
 RECORD_BY_RECORD_MAX = 64
 """More records than these are halved if the parser refuses them, to find those it accepts."""
@@ -89,7 +89,7 @@ class JsonDecoder:
         if table.schema != columns or not table.column("i").combine_chunks().equals(indexes):
             return None
         found = table.column("v").combine_chunks()
-        return found if _is_finite(found) else None
+        return found if _is_exact(found) else None
 
     def _one_by_one(self, texts: pa.Array) -> tuple[pa.Array, pa.Array, dict[int, str]]:
         values: list[Any] = []
@@ -100,13 +100,9 @@ class JsonDecoder:
             if text is not None:
                 try:
                     value, left = self._divided(text)
-                    rest = None if left is NOTHING else json.dumps(left, allow_nan=False)
+                    rest = None if left is NOTHING else text_of(left)
                 except NotJson as error:
                     reasons[index] = str(error)
-                except ValueError:
-                    value, reasons[index] = None, "a number is beyond the range of doubles"
-                except RecursionError:
-                    value, reasons[index] = None, "it has too many levels"
             values.append(value)
             rests.append(rest)
         column = pa.array(values, self._arrow) if self._has_column else pa.nulls(0)
@@ -136,12 +132,16 @@ def _without_header(raw: pa.Array, ids: list[int]) -> tuple[pa.Array, dict[int, 
     return payloads, dict.fromkeys(wrong, "it does not begin with the id of a schema of its subject")
 
 
-def _is_finite(array: pa.Array) -> bool:
-    """Return whether there is no NaN or infinity, which the parser accepts."""
+_WHOLE_END = 2.0**53
+"""Below this number, doubles have every whole number; this or a larger one may have been rounded."""
+
+
+def _is_exact(array: pa.Array) -> bool:
+    """Return whether doubles have no whole number that was rounded, and no NaN or infinity, which the parser accepts."""
     if pa.types.is_floating(array.type):
-        return pc.all(pc.is_finite(array)).as_py() is not False
+        return pc.all(pc.less(pc.abs(array), _WHOLE_END)).as_py() is not False
     if pa.types.is_struct(array.type):
-        return all(_is_finite(array.field(index)) for index in range(array.type.num_fields))
+        return all(_is_exact(array.field(index)) for index in range(array.type.num_fields))
     if pa.types.is_list(array.type):
-        return _is_finite(array.values)
+        return _is_exact(array.values)
     return True

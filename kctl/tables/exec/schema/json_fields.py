@@ -9,77 +9,20 @@ the value, but without nulls.  A list with such an item is in the rest as a whol
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable
-from typing import Any, NoReturn
+from typing import Any
 
-from kctl.limits import EXPORT_COLUMN_DEPTH_MAX, EXPORT_COLUMNS_MAX, Subject, bound
+from kctl.limits import EXPORT_COLUMN_DEPTH_MAX, EXPORT_COLUMNS_MAX
 from kctl.tables.exec.schema.column_types import STRING, ListOf, Struct, Type, is_column_name, kind_of
-
-EXPORT_JSON_DEPTH_MAX = bound(
-    Subject.EXPORTS,
-    "levels of objects and lists in a key or value of JSON in an export",
-    500,
-    "levels",
-    on_excess="the record cannot be decoded: --on-bad-record",
-)
-
+from kctl.tables.exec.schema.json_text import NotJson, parse
 
 NOTHING: Any = object()
 """The absence of a rest; None is the JSON value null."""
-_INT64 = range(-(2**63), 2**63)
+_INT64_END = 2**63
 _UNKNOWN = "unknown"
 """The type of nulls and of empty lists and objects, which determine none."""
 _MIXED = "mixed"
-
-
-_NOT_JSON = "it is not JSON"
-_TOO_DEEP = "it has too many levels"
-
-
-class NotJson(Exception):
-    """A value is not JSON; the message is the reason."""
-
-
-def parse(text: str | bytes) -> Any:
-    """Return the JSON value.  Raises NotJson, also for NaN and infinite numbers."""
-    try:
-        value = json.loads(text, parse_constant=_refuse)
-    except RecursionError:
-        raise NotJson(_TOO_DEEP) from None
-    except (json.JSONDecodeError, UnicodeDecodeError):
-        raise NotJson(_NOT_JSON) from None
-    except ValueError:  # more digits than Python reads
-        raise NotJson("a number is beyond the range of doubles") from None
-    if _is_deep(text, value):
-        raise NotJson(_TOO_DEEP)
-    return value
-
-
-def _is_deep(text: str | bytes, value: Any) -> bool:
-    """Return whether a value has more than EXPORT_JSON_DEPTH_MAX levels.
-
-    Python's own bound depends on the stack of the caller, so that two attempts of a task could disagree.
-    """
-    count = text.count("[") + text.count("{") if isinstance(text, str) else text.count(b"[") + text.count(b"{")
-    if count <= EXPORT_JSON_DEPTH_MAX:
-        return False
-    level = [value]
-    for _ in range(EXPORT_JSON_DEPTH_MAX + 1):
-        inner = [
-            element.values() if isinstance(element, dict) else element
-            for element in level
-            if isinstance(element, dict | list)
-        ]
-        level = [element for items in inner for element in items]
-        if not inner:
-            return False
-    return True
-
-
-def _refuse(_constant: str) -> NoReturn:
-    raise NotJson(_NOT_JSON)
 
 
 def inferred(texts: Iterable[str | bytes]) -> Struct:
@@ -105,7 +48,7 @@ def _type_of(value: Any, depth: int) -> Type:
         case bool():
             return "boolean"
         case int():
-            return "int64" if value in _INT64 else _MIXED
+            return "int64" if -_INT64_END <= value < _INT64_END else _MIXED
         case float():
             return "double" if math.isfinite(value) else _MIXED
         case str():
@@ -198,7 +141,9 @@ def _fits(value: Any, type_: str) -> bool:
         case bool():
             return type_ == "boolean"
         case int():
-            return value in _INT64 if type_ == "int64" else type_ == "double" and _is_finite(value)
+            if type_ == "int64":
+                return -_INT64_END <= value < _INT64_END
+            return type_ == "double" and _is_exact(value)
         case float():
             return type_ == "double" and math.isfinite(value)
         case str():
@@ -206,9 +151,10 @@ def _fits(value: Any, type_: str) -> bool:
     return False
 
 
-def _is_finite(value: int) -> bool:
+def _is_exact(value: int) -> bool:
+    """Return whether a double has the number: all up to 2^53, and some larger ones."""
     try:
-        return math.isfinite(float(value))
+        return int(float(value)) == value
     except OverflowError:
         return False
 
