@@ -141,7 +141,7 @@ def test_any_bytes_are_text_or_have_a_reason(values: list[bytes | None]) -> None
         {"key": values, "value": values}, schema=pa.schema([(n, pa.binary()) for n in ("key", "value")])
     )
     text = Decoding(Format.STRING, "string")
-    fitting, misfits = BatchDecoder(Columns(text, text)).decode(batch)
+    fitting, misfits, _ = BatchDecoder(Columns(text, text)).decode(batch)
     expected = [value if value is None else _text(value) for value in values]
     assert fitting.column("key").to_pylist() == [expectation for expectation in expected if expectation != ()]
     assert (misfits.num_rows if misfits else 0) == expected.count(())

@@ -13,10 +13,10 @@ import pyarrow.compute as pc
 import pyarrow.json
 
 from kctl.client.registry.schema import HEADER_BYTES
-from kctl.tables.exec.decoding.batch_decoder import DecodedColumn, decoded_texts
+from kctl.tables.exec.decoding.batch_decoder import DecodedColumn, Occurrences, decoded_texts
 from kctl.tables.exec.schema.arrow_types import arrow_type
 from kctl.tables.exec.schema.column_types import Decoding, Struct
-from kctl.tables.exec.schema.json_fields import NOTHING, divided
+from kctl.tables.exec.schema.json_fields import NOTHING, Misplaced, divided
 from kctl.tables.exec.schema.json_text import NotJson, parse, text_of
 
 RECORD_BY_RECORD_MAX = 64
@@ -45,6 +45,7 @@ class JsonDecoder:
         misfits |= invalid
         values: list[pa.Array] = []
         rests: list[pa.Array] = []
+        misplaced: dict[Misplaced, Occurrences] = {}
         pending = [(0, len(texts))] if len(texts) else []
         while pending:
             start, count = pending.pop()
@@ -56,14 +57,15 @@ class JsonDecoder:
                 half = count // 2
                 pending += [(start + half, count - half), (start, half)]
             else:
-                value, rest, found = self._one_by_one(part)
+                value, rest, found = self._one_by_one(part, start, misplaced)
                 values.append(value)
                 rests.append(rest)
-                misfits |= {start + index: reason for index, reason in found.items()}
+                misfits |= found
         rest = pa.concat_arrays(rests) if rests else pa.nulls(0, pa.string())
         if not self._has_column:
-            return DecodedColumn([rest], misfits)
-        return DecodedColumn([pa.concat_arrays(values) if values else pa.nulls(0, self._arrow), rest], misfits)
+            return DecodedColumn([rest], misfits, misplaced)
+        column = pa.concat_arrays(values) if values else pa.nulls(0, self._arrow)
+        return DecodedColumn([column, rest], misfits, misplaced)
 
     def _parsed(self, texts: pa.Array) -> pa.Array | None:
         """Return the column; None if any text is not a JSON object that has exactly the known fields, or some of
@@ -91,15 +93,21 @@ class JsonDecoder:
         found = table.column("v").combine_chunks()
         return found if _is_exact(found) else None
 
-    def _one_by_one(self, texts: pa.Array) -> tuple[pa.Array, pa.Array, dict[int, str]]:
+    def _one_by_one(
+        self, texts: pa.Array, start: int, misplaced: dict[Misplaced, Occurrences]
+    ) -> tuple[pa.Array, pa.Array, dict[int, str]]:
+        """Return the column, the rests, and the reasons of values that do not fit, by index; the first is `start`."""
         values: list[Any] = []
         rests: list[str | None] = []
         reasons: dict[int, str] = {}
-        for index, text in enumerate(texts.to_pylist()):
+        for index, text in enumerate(texts.to_pylist(), start):
             value, rest = None, None
             if text is not None:
                 try:
-                    value, left = self._divided(text)
+                    value, left, places = self._divided(text)
+                    for place in places:
+                        before = misplaced.get(place, Occurrences(0, index))
+                        misplaced[place] = Occurrences(before.times + 1, min(before.first, index))
                     rest = None if left is NOTHING else text_of(left)
                 except NotJson as error:
                     reasons[index] = str(error)
@@ -108,16 +116,16 @@ class JsonDecoder:
         column = pa.array(values, self._arrow) if self._has_column else pa.nulls(0)
         return column, pa.array(rests, pa.string()), reasons
 
-    def _divided(self, text: str) -> tuple[Any, Any]:
+    def _divided(self, text: str) -> tuple[Any, Any, list[Misplaced]]:
         """Divide a text, or raise NotJson."""
         value = parse(text)
         if value is not None and not isinstance(value, dict):
             raise NotJson("it is not a JSON object")
-        misfits: list[str] = []
-        fitting, rest = divided(value, self._type, self._name, misfits)
-        if misfits and self._is_strict:
-            raise NotJson(misfits[0])
-        return fitting, rest
+        misplaced: list[Misplaced] = []
+        fitting, rest = divided(value, self._type, self._name, misplaced)
+        if self._is_strict and (wrong := next((place for place in misplaced if place.wanted), None)):
+            raise NotJson(f"{wrong.path} is not {wrong.wanted}")
+        return fitting, rest, misplaced
 
 
 def _without_header(raw: pa.Array, ids: list[int]) -> tuple[pa.Array, dict[int, str]]:
@@ -137,7 +145,7 @@ _WHOLE_END = 2.0**53
 
 
 def _is_exact(array: pa.Array) -> bool:
-    """Return whether doubles have no whole number that was rounded, and no NaN or infinity, which the parser accepts."""
+    """Return whether doubles have no whole number that was rounded, nor NaN or infinity, which the parser accepts."""
     if pa.types.is_floating(array.type):
         return pc.all(pc.less(pc.abs(array), _WHOLE_END)).as_py() is not False
     if pa.types.is_struct(array.type):

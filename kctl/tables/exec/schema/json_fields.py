@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from kctl.limits import EXPORT_COLUMN_DEPTH_MAX, EXPORT_COLUMNS_MAX
 from kctl.tables.exec.schema.column_types import STRING, ListOf, Struct, Type, is_column_name, kind_of
@@ -101,36 +101,48 @@ def _pruned(type_: Type, room: list[int]) -> Type | None:
     return type_
 
 
-def divided(value: Any, type_: Type, path: str, misfits: list[str]) -> tuple[Any, Any]:
-    """Return what fits the type, and the rest.
+class Misplaced(NamedTuple):
+    """Where a value is in the rest instead of a column, such as `value.items[].price`."""
 
-    Adds a text for each value of another type than its column to `misfits`.
-    """
+    path: str
+    wanted: str
+    """The type of the column; empty if there is none."""
+
+
+NAME_CHARACTERS_MAX = 100
+"""Of a name that only records have, in a path."""
+
+
+def divided(value: Any, type_: Type, path: str, misplaced: list[Misplaced]) -> tuple[Any, Any]:
+    """Return what fits the type, and the rest, whose values are added to `misplaced`."""
     if value is None:
         return None, NOTHING
     match type_:
         case Struct(fields) if isinstance(value, dict):
-            return _divided_object(value, dict(fields), path, misfits)
+            return _divided_object(value, dict(fields), path, misplaced)
         case ListOf(item) if isinstance(value, list):
-            pairs = [divided(element, item, f"{path}[]", misfits) for element in value]
+            pairs = [divided(element, item, f"{path}[]", misplaced) for element in value]
             is_whole = all(rest is NOTHING for _, rest in pairs)
             return [fitting for fitting, _ in pairs], NOTHING if is_whole else value
         case str() if _fits(value, type_):
             return float(value) if type_ == "double" else value, NOTHING
-    misfits.append(f"{path} is not {kind_of(type_)}")
+    misplaced.append(Misplaced(path, kind_of(type_)))
     return None, value
 
 
 def _divided_object(
-    value: dict[str, Any], fields: dict[str, Type], path: str, misfits: list[str]
+    value: dict[str, Any], fields: dict[str, Type], path: str, misplaced: list[Misplaced]
 ) -> tuple[dict[str, Any], Any]:
     fitting: dict[str, Any] = {}
     rest: dict[str, Any] = {}
     for name, member in value.items():
         if name in fields:
-            fitting[name], left = divided(member, fields[name], f"{path}.{name}", misfits)
+            fitting[name], left = divided(member, fields[name], f"{path}.{name}", misplaced)
+        elif member is None:
+            left = NOTHING
         else:
-            left = NOTHING if member is None else member
+            left = member
+            misplaced.append(Misplaced(f"{path}.{name[:NAME_CHARACTERS_MAX]}", ""))
         if left is not NOTHING:
             rest[name] = left
     return fitting, rest or NOTHING

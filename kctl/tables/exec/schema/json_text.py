@@ -7,7 +7,7 @@ json.loads has floats for numbers with a fraction or an exponent, so that 1.1000
 from __future__ import annotations
 
 import json
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, Self
 
 from kctl.limits import Subject, bound
 
@@ -31,7 +31,7 @@ class Number(float):
 
     text: str
 
-    def __new__(cls, text: str) -> Number:
+    def __new__(cls, text: str) -> Self:
         number = super().__new__(cls, text)
         number.text = text
         return number
