@@ -30,6 +30,7 @@ from kctl.tables.exec.schema.column_types import (
     ListOf,
     Struct,
     extended,
+    is_alternative,
     type_from_json,
     type_to_json,
 )
@@ -61,13 +62,24 @@ BYTES = st.one_of(
 )
 
 
-@example([{"a": None, "b": {"c": 0}}], [b'{"a": {}, "b": {"c": 0}}'], 0, False)
-@given(st.lists(OBJECTS, max_size=4), st.lists(BYTES, max_size=8), st.integers(0, 3), st.booleans())
+@example([{"a": None, "b": {"c": 0}}], [], [b'{"a": {}, "b": {"c": 0}}'], 0, False)
+@example(
+    [{"a": {"b": 1}}], [{"a": {"b": 0.5}}], [b'{"a": {"b": 2.0}}', b'{"a": {"b": -0.5}}', b'{"a": null}'], 1, False
+)
+@given(
+    st.lists(OBJECTS, max_size=4),
+    st.lists(OBJECTS, max_size=4),
+    st.lists(BYTES, max_size=8),
+    st.integers(0, 3),
+    st.booleans(),
+)
 def test_any_bytes_are_json_columns_and_a_rest_or_have_a_reason(
-    known: list[Any], values: list[bytes | None], copies: int, is_strict: bool
+    known: list[Any], later: list[Any], values: list[bytes | None], copies: int, is_strict: bool
 ) -> None:
     """Also with so many records that the parser gets them together, and among many that it accepts."""
-    type_ = inferred(json.dumps(document) for document in known)
+    samples = ([json.dumps(document) for document in documents] for documents in (known, later))
+    type_ = extended(*map(inferred, samples), "value", is_strict=False)
+    assert isinstance(type_, Struct)
     filler = [b"{}"] * (RECORD_BY_RECORD_MAX * copies)
     decoder = JsonDecoder(Decoding(Format.JSON, type_, is_strict), "value")
     decoded = decoder.decode(pa.array([*filler, *values, *filler], pa.binary()))
@@ -126,6 +138,7 @@ def _together(value: Any, rest: Any) -> Any:
 def _without_nulls(value: Any) -> Any:
     """Without members that are null or have only such; a column of floats has whole numbers as floats."""
     if isinstance(value, dict):
+        value = _without_alternatives(value)
         found = {name: _without_nulls(value[name]) for name in sorted(value)}
         return {name: field_value for name, field_value in found.items() if field_value is not None} or None
     if isinstance(value, list):
@@ -133,6 +146,17 @@ def _without_nulls(value: Any) -> Any:
     if type(value) is int and abs(value) < 10**300:
         return float(value)
     return value
+
+
+def _without_alternatives(value: dict[str, Any]) -> dict[str, Any]:
+    """With the values of alternatives such as id__double as those of their fields."""
+    found = {name: member for name, member in value.items() if not is_alternative(name, value)}
+    for name, member in value.items():
+        if name not in found and member is not None:
+            field = name.rpartition("__")[0]
+            assert found[field] is None
+            found[field] = member
+    return found
 
 
 @given(st.lists(st.one_of(st.none(), st.binary(max_size=12)), max_size=8))

@@ -18,7 +18,7 @@ from kctl.tables.exec.outcome import BadRecords, DataLoss
 from kctl.tables.exec.schema.column_types import Format
 from kctl.tables.exec.selection.partitioning import Partitioning
 from kctl.tables.exec.targets.files import DiskFiles
-from kctl.tables.exports.summary import bad_reasons, rows_of
+from kctl.tables.exports.summary import bad_reasons, misfits_of, rows_of
 from kctl.tables.formats import iceberg
 from kctl.tables.formats.kinds import TableKind, TableOptions
 from kctl.tables.plans.decodings import DecodingOptions, FieldOptions
@@ -139,6 +139,28 @@ def test_a_crash_at_any_step_loses_and_repeats_no_decoded_record(tmp_path: Path,
         if table.kind is TableKind.PARQUET:
             assert misfits(folder) == sum("sometimes" in row["value_rest"] for row in with_rest(folder, table))
     assert step > 9
+
+
+@KINDS
+def test_a_field_whose_type_changes_has_a_column_for_each_type(tmp_path: Path, table: TableOptions) -> None:
+    """No value becomes null, and the later values are in the columns of the same run."""
+    prices: list[Any] = [10, None, 20, 10.5, 30, -0.25, "free", "n/a"]
+    cluster = Cluster(1)
+    cluster.value = lambda partition, offset: json.dumps({"id": offset, "order": {"price": prices[offset % 8]}}).encode()
+    for count in (3, 3, 2):
+        cluster.append(0, count)
+        report = run(cluster, tmp_path, table=table, decoding=LENIENT)
+        assert not misfits_of(report)
+    rows = read(tmp_path, table)
+    assert [(row["value"]["id"], price_in(row["value"]["order"]), row["value_rest"]) for row in rows] == [
+        (offset, price, None) for offset, price in enumerate(prices)
+    ]
+    assert [rows[offset]["value"]["order"]["price"] for offset in (0, 2, 4)] == [10, 20, 30]
+
+
+def price_in(order: dict[str, Any]) -> Any:
+    values = [order.get(name) for name in ("price", "price__double", "price__string")]
+    return next((value for value in values if value is not None), None)
 
 
 @KINDS

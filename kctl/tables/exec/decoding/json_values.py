@@ -6,6 +6,7 @@ itself, but is together with its neighbours, does not shift the rows: it is refu
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -15,8 +16,16 @@ import pyarrow.json
 from kctl.client.registry.schema import HEADER_BYTES
 from kctl.tables.exec.decoding.batch_decoder import DecodedColumn, Occurrences, decoded_texts
 from kctl.tables.exec.schema.arrow_types import arrow_type
-from kctl.tables.exec.schema.column_types import Decoding, Struct
-from kctl.tables.exec.schema.json_fields import NOTHING, Misplaced, divided
+from kctl.tables.exec.schema.column_types import (
+    Decoding,
+    ListOf,
+    Struct,
+    Type,
+    alternative_name,
+    alternatives,
+    is_alternative,
+)
+from kctl.tables.exec.schema.json_fields import NOTHING, WHOLE_END, Misplaced, divided
 from kctl.tables.exec.schema.json_text import NotJson, parse, text_of
 
 RECORD_BY_RECORD_MAX = 64
@@ -32,6 +41,8 @@ class JsonDecoder:
         self._type = decoding.type
         self._arrow = arrow_type(decoding.type)
         self._has_column = decoding.type != Struct()
+        self._parsed_type = arrow_type(_without_alternatives(decoding.type))
+        self._is_parsed = self._has_column and not _is_alternative_in_list(decoding.type)
         self._is_strict = decoding.is_strict
         self._ids = [schema_id for schema_id, _ in decoding.schemas]
         self._name = name
@@ -50,7 +61,7 @@ class JsonDecoder:
         while pending:
             start, count = pending.pop()
             part = texts.slice(start, count)
-            if self._has_column and (parsed := self._parsed(part)) is not None:
+            if self._is_parsed and (parsed := self._parsed(part)) is not None:
                 values.append(parsed)
                 rests.append(pa.nulls(count, pa.string()))
             elif count > RECORD_BY_RECORD_MAX:
@@ -77,7 +88,7 @@ class JsonDecoder:
             '{"i":', indexes.cast(pa.string()), ',"v":', pc.fill_null(texts, "null"), "}\n", ""
         )
         joined = wrapped.buffers()[2]
-        columns = pa.schema([("i", pa.int64()), ("v", self._arrow)])
+        columns = pa.schema([("i", pa.int64()), ("v", self._parsed_type)])
         try:
             table = pyarrow.json.read_json(
                 pa.BufferReader(joined),
@@ -91,7 +102,7 @@ class JsonDecoder:
         if table.schema != columns or not table.column("i").combine_chunks().equals(indexes):
             return None
         found = table.column("v").combine_chunks()
-        return found if _is_exact(found) else None
+        return _with_alternatives(found, self._type) if _is_exact(found) else None
 
     def _one_by_one(
         self, texts: pa.Array, start: int, misplaced: dict[Misplaced, Occurrences]
@@ -140,14 +151,61 @@ def _without_header(raw: pa.Array, ids: list[int]) -> tuple[pa.Array, dict[int, 
     return payloads, dict.fromkeys(wrong, "it does not begin with the id of a schema of its subject")
 
 
-_WHOLE_END = 2.0**53
-"""Below this number, doubles have every whole number; this or a larger one may have been rounded."""
+def _without_alternatives(type_: Type) -> Type:
+    """Return the type as the parser gets it: an int64 that has an alternative for doubles is a double."""
+    if not isinstance(type_, Struct):
+        return type_
+    fields = dict(type_.fields)
+    names = [name for name in fields if not is_alternative(name, fields)]
+    return Struct(
+        tuple((name, "double" if _is_split(name, fields) else _without_alternatives(fields[name])) for name in names)
+    )
+
+
+def _is_split(name: str, fields: Mapping[str, Type]) -> bool:
+    return fields[name] == "int64" and "double" in alternatives(name, fields)
+
+
+def _is_alternative_in_list(type_: Type, *, is_item: bool = False) -> bool:
+    match type_:
+        case ListOf(item):
+            return _is_alternative_in_list(item, is_item=True)
+        case Struct(fields):
+            named = dict(fields)
+            return any(
+                (is_item and is_alternative(name, named)) or _is_alternative_in_list(field_type, is_item=is_item)
+                for name, field_type in fields
+            )
+    return False
+
+
+def _with_alternatives(array: pa.Array, type_: Type) -> pa.Array:
+    """Return what was parsed without alternatives as a column of the type, with the same values."""
+    if array.type == arrow_type(type_):
+        return array
+    assert isinstance(type_, Struct)
+    fields = dict(type_.fields)
+    columns: dict[str, pa.Array] = {}
+    for name, field_type in fields.items():
+        if is_alternative(name, fields):
+            columns.setdefault(name, pa.nulls(len(array), arrow_type(field_type)))
+            continue
+        values = array.field(name)
+        if _is_split(name, fields):
+            is_whole = pc.equal(values, pc.floor(values))
+            columns[name] = pc.if_else(is_whole, values, None).cast(pa.int64())
+            columns[alternative_name(name, "double")] = pc.if_else(is_whole, None, values)
+        else:
+            columns[name] = _with_alternatives(values, field_type)
+    return pa.StructArray.from_arrays(
+        [columns[name] for name in fields], fields=list(arrow_type(type_)), mask=array.is_null()
+    )
 
 
 def _is_exact(array: pa.Array) -> bool:
     """Return whether doubles have no whole number that was rounded, nor NaN or infinity, which the parser accepts."""
     if pa.types.is_floating(array.type):
-        return pc.all(pc.less(pc.abs(array), _WHOLE_END)).as_py() is not False
+        return pc.all(pc.less(pc.abs(array), WHOLE_END)).as_py() is not False
     if pa.types.is_struct(array.type):
         return all(_is_exact(array.field(index)) for index in range(array.type.num_fields))
     if pa.types.is_list(array.type):
