@@ -42,7 +42,7 @@ def usual_frame(chance: random.Random, *, acks: int | None = None) -> Frame:
     return framed(request, version, client_id=chance.choice(("", "client", "größe")))
 
 
-def framed(request: ProduceRequest, version: int, *, client_id: str | None = "client") -> Frame:
+def framed(request: ProduceRequest, version: int, *, client_id: str = "client") -> Frame:
     """The frame of a request."""
     frame = b"".join(request_frame(request, version, correlation_id=7, client_id=client_id))
     return Frame(version, request, frame[4:])

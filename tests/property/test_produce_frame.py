@@ -51,6 +51,7 @@ def reference(frame: bytes) -> PlainProduce | None:
         for topic in request.topic_data:
             topics.append((topic.name.encode(), len(topic.partition_data)))
             for data in topic.partition_data:
+                assert isinstance(data.records, (memoryview, type(None)))
                 records = bytes(data.records or b"")
                 valid = validate_produced(records, RULES, now_ms=0, request_version=version)
                 (header,) = valid.headers

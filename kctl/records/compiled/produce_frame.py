@@ -2,8 +2,8 @@
 
 What is usual is read into flat values: versions from 3 on, whose batches are uncompressed and sound, outside of
 transactions.  Everything else is left to the decoders of kctl.protocol and to kctl.records.validate, which also say
-what is wrong with it: malformed bytes, other checksums, compressed and transactional batches, tagged fields, bytes after
-the request.
+what is wrong with it: malformed bytes, other checksums, compressed and transactional batches, tagged fields, bytes
+after the request.
 
 `frame` is a copy, because compiled code indexes `bytes` only: it checks each index as Python does, so that no input can
 make it read outside of the frame.  Positions are sums of sizes below 2**32, and so cannot overflow.
