@@ -1,4 +1,4 @@
-"""Reads whole Produce requests, and writes their responses; mypyc compiles it: docs/decisions/record-walk.md.
+"""Reads whole Produce requests, and writes their responses; mypyc compiles it: docs/decisions/native-requests.md.
 
 What is usual is read into flat values: versions from 3 on, whose batches are uncompressed and sound, outside of
 transactions.  Everything else is left to the decoders of kctl.protocol and to kctl.records.validate, which also say
