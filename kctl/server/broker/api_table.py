@@ -74,6 +74,7 @@ from kctl.server.parts.parts import BrokerParts, Foundations
 from kctl.server.peers.connections import resolves
 from kctl.server.peers.versions import has_features
 from kctl.server.replication.fetching.replica_selector import ReplicaSelector
+from kctl.server.replication.plain_produce import PlainProduceHandler
 from kctl.server.security.authorization.access import Authorizer
 
 Serve = Callable[[str, Handler], None]
@@ -120,6 +121,7 @@ def _register_records(dispatcher: Dispatcher, base: Foundations, parts: BrokerPa
     )
     produce = ProduceHandler(replicas, base.produce_purgatory, parts.record_work, clock)
     dispatcher.register("produce", produce.handle, for_long=produce.handle_long)
+    dispatcher.register_plain_produce(PlainProduceHandler(replicas, base.produce_purgatory).handle)
     serve("fetch", fetch.handle)
     serve("list_offsets", ListOffsetsHandler(replicas, parts.record_work, clock).handle)
     serve("offset_for_leader_epoch", OffsetForLeaderEpochHandler(replicas).handle)

@@ -235,6 +235,40 @@ class Log:
             offset = header.next_offset
         return self._append(valid, append_time, now_ms)
 
+    def append_plain(self, batch: memoryview, count: int, max_timestamp: int, *, leader_epoch: int, now_ms: int) -> int:
+        """As `append_as_leader`, for a valid batch without a producer id; return the offset of its first record.
+
+        Return -1, and change nothing, if the append would do anything else: start a segment or an epoch, or require a
+        flush.  Raises LogDirFailure.
+        """
+        flush, active, config, offset = self._flush, self._segments.active, self.config, self.log_end_offset
+        end = offset + count
+        if (
+            not active.size
+            or leader_epoch > self.leader_epochs.latest_epoch
+            or flush.unsettled_from is not None
+            or end - flush.recovery_point >= config.flush_messages
+            or should_roll(
+                active,
+                config,
+                append_size=len(batch),
+                max_timestamp=max_timestamp,
+                last_offset=end - 1,
+                now_ms=now_ms,
+            )
+        ):
+            return -1
+        _OFFSET.pack_into(batch, 0, offset)
+        _EPOCH.pack_into(batch, LEADER_EPOCH_POSITION, leader_epoch)
+        try:
+            active.append_one(batch, offset, end - 1, max_timestamp)
+        except OSError as error:
+            raise self.log_directory.fail(error) from error
+        self.producer_state.end_offset = self.log_end_offset = end
+        if self.watchers.watching:
+            self.watchers.moved()
+        return offset
+
     def new_draft(self) -> SegmentDraft:
         """Return a file for batches of more than APPENDED_INLINE_BYTES_MAX, which a thread writes before they are
         appended.

@@ -261,12 +261,20 @@ class Segment:
             draft.become(self.path(LOG_SUFFIX), buffer)
         indexes = self._indexes
         for header in headers:
-            indexes.add(header, start + header.position)
+            indexes.add(start + header.position, header.size, header.last_offset, header.max_timestamp)
         if self._first_timestamp is None and start == 0:
             self._first_timestamp = headers[0].max_timestamp
         last = headers[-1]
         self._last_start, self._last_position = last.base_offset, start + last.position
         self.size = start + len(buffer)
+
+    def append_one(self, batch: memoryview, first_offset: int, last_offset: int, max_timestamp: int) -> None:
+        """As `append`, for one batch, of which these values are known; the segment is not empty."""
+        start, size = self.size, len(batch)
+        self.file.write_at(start, batch)
+        self._indexes.add(start, size, last_offset, max_timestamp)
+        self._last_start, self._last_position = first_offset, start
+        self.size = start + size
 
     def locate(self, offset: int) -> BatchHeader | None:
         """Return the first batch that ends at or after `offset`; None if all end before it.
