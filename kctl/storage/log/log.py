@@ -311,6 +311,8 @@ class Log:
     def _segment_for(self, valid: ValidBatches, last_offset: int, now_ms: int) -> Segment:
         headers = valid.headers
         active = self._segments.active
+        if not active.is_open:
+            active.become_active()
         if active.size == 0 and headers[0].base_offset == active.base_offset:
             return active
         if should_roll(
