@@ -118,7 +118,7 @@ def clean_log(log: Log, files: Files) -> CleanLog | None:
         log_start_offset=log.log_start_offset,
         log_end_offset=end,
         has_producers=has_producers,
-        epochs=log.leader_epochs.entries,
+        epochs=tuple(entry for entry in log.leader_epochs.entries if entry.start_offset < end),
         segments=tuple(segments),
         snapshots=tuple(snapshots),
     )

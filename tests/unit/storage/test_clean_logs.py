@@ -63,6 +63,7 @@ def stopped(*, with_producers: bool) -> CountedFiles:
         if number < 2:
             log.roll(NOW_MS)
     log.increment_log_start_offset(1)
+    log.assign_epoch(8, log.log_end_offset)
     manager.clean_shutdown()
     disk.used.clear()
     return disk
