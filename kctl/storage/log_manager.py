@@ -245,7 +245,8 @@ class LogManager:
         """Return all logs and future logs."""
         return [*self._logs.values(), *self.futures.logs.values()]
 
-    def _is_current(self, log: Log) -> bool:
+    def is_current(self, log: Log) -> bool:
+        """Return whether the log, or future log, was not deleted or replaced."""
         tp = log.topic_partition
         return self._logs.get(tp) is log or self.futures.get(tp) is log
 
@@ -328,7 +329,7 @@ class LogManager:
         """
         deleted = 0
         for log in self.all() if logs is None else logs:
-            if log.log_directory.is_online and self._is_current(log):
+            if log.log_directory.is_online and self.is_current(log):
                 # A future log is incomplete: only the log start offset counts, not its size and age.
                 starts_only = self.futures.get(log.topic_partition) is log
                 try:
@@ -352,7 +353,7 @@ class LogManager:
         made: its files are open.
         """
         for log in self.all() if logs is None else logs:
-            if log.log_directory.is_online and self._is_current(log):
+            if log.log_directory.is_online and self.is_current(log):
                 try:
                     plan = log.plan_due_flush(now_ms)
                 except LogDirFailure:

@@ -143,7 +143,13 @@ def assemble(
     versions = inter_broker_versions(config.inter_broker_protocol_version)
     listener = inter_broker_listener(config)
     has_topic_ids = uses_topic_ids(config.inter_broker_protocol_version)
-    topics = TopicWriter(zookeeper, world.random, racks=base.metadata.racks, has_topic_ids=has_topic_ids)
+    topics = TopicWriter(
+        zookeeper,
+        world.random,
+        racks=base.metadata.racks,
+        has_topic_ids=has_topic_ids,
+        created=lambda name: controller.topic_created(name),  # noqa: PLW0108 - the controller is made later
+    )
     peers = BrokerPeers(
         broker_id,
         transport=world.transport,
