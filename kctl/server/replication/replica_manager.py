@@ -383,7 +383,7 @@ class ReplicaManager:
 
     def _new_logs(self, request: LeaderAndIsrRequest) -> Iterable[NewLog]:
         for topic_partition, topic_id, state in _partition_states(request):
-            if topic_partition in self.partitions or self.broker_id not in state.replicas:
+            if topic_partition in self.logs.logs or self.broker_id not in state.replicas:
                 continue
             try:
                 check_partition_name(topic_partition)
