@@ -96,7 +96,7 @@ class ConsumerGroupDescribeHandler:
             client_id=member.client_id,
             client_host=member.client_host,
             subscribed_topic_names=sorted(member.topic_names),
-            subscribed_topic_regex=member.topic_regex,
+            subscribed_topic_regex=member.topic_regex or "",
             assignment=self._assignment(assignment.assigned.items()),
             target_assignment=self._assignment(group.target_of(member_id).items()),
             member_type=CONSUMER_MEMBER,

@@ -44,13 +44,15 @@ from kctl.server.coordination.consumer_groups.state import (
 
 T = TypeVar("T")
 _BYTES_PER_MEMBER = 2_000
+FIRST_EPOCH = 1
+"""The epoch of a group before its first member; Kafka begins with it since 4.3."""
 
 
 class ConsumerGroup:
     """The values of a group.  Attributes are read-only for other modules; `apply` is the only change."""
 
     def __init__(self) -> None:
-        self.epoch = GroupEpoch(0)
+        self.epoch = GroupEpoch(FIRST_EPOCH)
         self.target = TargetEpoch(0)
         self.members: dict[str, MemberMetadata] = {}
         self.targets: dict[str, Partitions] = {}
@@ -191,7 +193,7 @@ class ConsumerGroup:
         match record_type:
             case RecordType.GROUP:
                 epoch_before = self.epoch
-                self.epoch = cast("GroupEpoch", value) if value is not None else GroupEpoch(0)
+                self.epoch = cast("GroupEpoch", value) if value is not None else GroupEpoch(FIRST_EPOCH)
                 return lambda: setattr(self, "epoch", epoch_before)
             case RecordType.TARGET:
                 target_before = self.target

@@ -155,15 +155,15 @@ def _go_on(group: ConsumerGroup, request: HeartbeatRequest, environment: Environ
     if updated != before:
         decision.changes.put(RecordType.MEMBER, member_id, updated)
     names_changed = updated.topic_names != old.topic_names
-    regex_changed, is_resolved = _change_regex(group, old, updated, decision)
+    regex_changed, is_known = _change_regex(group, old, updated, decision)
     decision.needs_resolution = _needs_resolution(group, environment)
-    has_subscription_changed = names_changed or is_resolved
-    if names_changed or regex_changed or group.checked_version != environment.topics.topics_version:
-        _update_epoch(group, environment, decision, is_changed=names_changed or regex_changed)
-    is_by_member = names_changed or regex_changed or before is None
-    _update_target(group, environment, decision, is_refused=is_by_member)
+    # The topics of a new expression are not known yet; when they are, the epoch increases.
+    has_topics_changed = names_changed or (regex_changed and is_known)
+    if has_topics_changed or group.checked_version != environment.topics.topics_version:
+        _update_epoch(group, environment, decision, is_changed=has_topics_changed)
+    _update_target(group, environment, decision, is_refused=has_topics_changed or before is None)
     assigned_before = group.assignment(member_id).assigned
-    _reconcile(group, member_id, request, environment, decision, has_changed=has_subscription_changed)
+    _reconcile(group, member_id, request, environment, decision, has_changed=names_changed or regex_changed)
     assignment = group.assignment(member_id)
     decision.member_id = member_id
     has_changed = request.has_everything or assignment.assigned != assigned_before
@@ -264,7 +264,7 @@ def _change_regex(
 ) -> tuple[bool, bool]:
     """Check a new regular expression, and forget the old one if it was the last member's.
 
-    Return whether it has changed, and whether the topics are known already.  Raises ApiError.
+    Return whether it has changed, and whether the topics of the new one are known.  Raises ApiError.
     """
     if (old.topic_regex or "") == (new.topic_regex or ""):
         return False, False

@@ -94,14 +94,10 @@ class MemberMetadata:
     client_id: str = ""
     client_host: str = ""
     topic_names: frozenset[str] = frozenset()
-    topic_regex: str | None = None
+    topic_regex: str | None = ""
+    """Empty for none; older brokers have stored None."""
     rebalance_timeout_ms: int = -1
     server_assignor: str | None = None
-
-    @property
-    def has_regex(self) -> bool:
-        """True if the member subscribes by a regular expression; an empty one removes it."""
-        return bool(self.topic_regex)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

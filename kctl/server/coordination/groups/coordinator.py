@@ -331,10 +331,11 @@ class GroupCoordinator:
         return [] if hosted is None else list(hosted.group.offsets)
 
     def describe(self, group_id: str) -> tuple[ErrorCode, GroupDescription]:
-        """DescribeGroups: a group that does not exist is described as dead, without an error."""
+        """DescribeGroups: a group that does not exist, or is of the consumer protocol, is described as dead."""
         error = self._status(group_id, may_be_empty=True)
         hosted = self._groups.get(group_id) if error is ErrorCode.NONE else None
-        return error, DEAD_GROUP if hosted is None else hosted.group.describe()
+        is_described = hosted is not None and hosted.group.consumer is None
+        return error, hosted.group.describe() if hosted is not None and is_described else DEAD_GROUP
 
     async def groups(
         self, states: Collection[str] = (), types: Collection[str] = ()
