@@ -113,7 +113,7 @@ def beat(member_id: str, epoch: int, owned: dict[str, Sequence[int]] | None = No
 
 
 def without_owned(ids: Ids) -> ConsumerGroupHeartbeatRequest:
-    request = beat("m1", 0)(ids)
+    request: ConsumerGroupHeartbeatRequest = beat("m1", 0)(ids)
     return dataclasses.replace(request, topic_partitions=None)
 
 
@@ -316,7 +316,7 @@ async def answer(connection: AsyncioConnection, step: Step, ids: Ids) -> Any:
     version = newest.get(api.name, api.versions[-1]) if step.version is None else step.version
     async with asyncio.timeout(30):
         while True:
-            response = await connection.send(request, api.response, version=version)
+            response: Any = await connection.send(request, api.response, version=version)
             if step.until is None or step.until(response):
                 return response
             await asyncio.sleep(0.1)
@@ -349,7 +349,7 @@ def _has_ids(response: Any) -> bool:
 
 
 @pytest.fixture(scope="module")
-def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple[Path, Ids, dict[str, Any]]]]:
+def played(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, Ids, dict[str, Any]]]:
     """Logs, ids of topics and answers of both brokers, which have been stopped."""
     folder = tmp_path_factory.mktemp("played")
     found: dict[str, tuple[Path, Ids, dict[str, Any]]] = {}
@@ -363,7 +363,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple
         exercise("apache", bootstrap, folder / "apache" / "logs")
     with kctl_broker(folder / "ours", properties=PROPERTIES) as broker:
         exercise("ours", broker.bootstrap, broker.logs_dir)
-    yield found
+    return found
 
 
 def test_answers_are_those_of_apache_kafka(played: dict[str, tuple[Path, Ids, dict[str, Any]]]) -> None:
