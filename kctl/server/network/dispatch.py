@@ -15,6 +15,7 @@ import os
 import struct
 import weakref
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from functools import partial
 from operator import itemgetter
 from types import CoroutineType
@@ -158,12 +159,16 @@ class Dispatcher:
         self._tasks: set[asyncio.Future[Any]] = set()
         self._long_encoding = asyncio.Lock()
 
-    def register(self, api_name: str, handler: Handler, *, for_long: Handler | None = None) -> None:
-        """Register the handler of an API, for the versions in the registry.
+    def register(
+        self, api_name: str, handler: Handler, *, for_long: Handler | None = None, served: range | None = None
+    ) -> None:
+        """Register the handler of an API, for the versions in the registry, or for others.
 
         `for_long` handles requests that are decoded in a thread, whose records are not overwritten afterwards.
         """
         api = registry.api_named(api_name)
+        if served is not None:
+            api = replace(api, served=served)
         self._handlers[api.key] = (api, handler, partial(self._encode, api), api.key not in EXEMPT_KEYS)
         self._long_handlers[api.key] = for_long or handler
 

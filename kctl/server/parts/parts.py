@@ -194,6 +194,8 @@ def assemble(
         offsets_log=InternalLog(
             replicas, base.metadata, base.produce_purgatory, load_buffer_bytes=config.offsets_load_buffer_size
         ),
+        topics=base.metadata,
+        topic_names=lambda: base.metadata.topics,
         clock=world.clock,
         timer=base.timer,
         random=world.random,
