@@ -77,6 +77,21 @@ def test_throttle_of_a_move_without_wait_is_removed_by_verify(operate: Kctl) -> 
     probe.wait_until(lambda: throttles(operate, topic) == {}, what="no throttles", timeout_s=TIMEOUT_S)
 
 
+def test_replication_factor_is_raised_and_lowered_without_another_leader(operate: Kctl) -> None:
+    topic = filled(operate, "replicated", "1,2", kilobytes=100)
+    ran = operate(f"topics set-replication {topic} --factor 3 --throttle 10m --yes --format json")
+    assert (ran.status, [row["status"] for row in ran.document]) == (0, ["complete"] * 2), ran.err
+    assert sorted(replicas(operate, topic)) == [0, 1, 2]
+    probe.wait_until(lambda: throttles(operate, topic) == {}, what="no throttles", timeout_s=TIMEOUT_S)
+    assert operate(f"configs alter topic {topic} --set min.insync.replicas=2").status == 0
+    refused = operate(f"topics set-replication {topic} --factor 1 --yes")
+    assert (refused.status, "--set min.insync.replicas=1" in refused.err) == (5, True)
+    ran = operate(f"topics set-replication {topic} --factor 2 --yes")
+    (item,) = operate(f"topics describe {topic} --format json").document
+    assert (ran.status, [(one["replicas"][0], one["leader"]) for one in item["partitions"]]) == (0, [(1, 1), (2, 2)])
+    assert [len(one["replicas"]) for one in item["partitions"]] == [2, 2]
+
+
 def test_refused_moves_are_rows(operate: Kctl) -> None:
     topic = filled(operate, "refused", "0:1", kilobytes=1)
     ran = operate(f"reassign execute {topic}:0=1,9 {topic}:7=0,1 --format json")

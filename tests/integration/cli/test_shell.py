@@ -75,6 +75,7 @@ CHANGES_OF_TWO_REQUESTS = [
 CHANGES_ELSEWHERE = {
     "cluster roll",
     "cluster maintenance",
+    "topics set-replication",
     "reassign execute",
     "reassign verify",
     "reassign cancel",
@@ -107,6 +108,7 @@ UNKNOWN = [
     ),
     *("groups restore billing --backup {offsets} --topic orders --topic nope", "groups import {offsets} --topic nope"),
     "groups reset-offsets billing --topic nope --to-earliest --dry-run",
+    "topics set-replication nope --factor 1",
     *("topics offsets nope", "topics offsets orders --partition 9"),
     *("records delete nope --before-offset 1 --yes", "records delete orders:9 --before-offset 1 --yes"),
     *("perf produce nope --num-records 1 --client kctl --yes", "perf consume nope --num-records 1 --client kctl"),
