@@ -1,4 +1,4 @@
-"""Commands that move partitions until a task is done: kctl topics set-replication."""
+"""Commands that move partitions until a task is done: topics set-replication, cluster add-broker, remove-broker."""
 
 from __future__ import annotations
 
@@ -115,3 +115,61 @@ def test_other_moves_are_not_disturbed(kctl: Kctl, cluster: MovingCluster) -> No
     assert (ran.status, "being moved already" in ran.err) == (ExitStatus.REFUSED, True)
     assert kctl("topics set-replication orders --factor 3 --yes --additional --no-wait").status == ExitStatus.DONE
     assert len(cluster.moving) == 3
+
+
+def test_added_broker_gets_its_share_and_other_brokers_nothing(kctl: Kctl, cluster: MovingCluster) -> None:
+    cluster.place("events", *[[0, 1]] * 4, size=1000)
+    cluster.leaders[ORDERS_0] = 1
+    shown = kctl("cluster add-broker 3 --format json")
+    assert (shown.status, cluster.moving, {tuple(item["adding"]) for item in shown.document}) == (0, {}, {(3,)})
+    ran = kctl("cluster add-broker 3 --yes --throttle 1k")
+    assert (ran.status, throttles(cluster)) == (ExitStatus.DONE, {}), ran.err
+    held = [replicas for replicas in cluster.replicas.values() if 3 in replicas]
+    assert (len(held), any(2 in replicas for replicas in cluster.replicas.values())) == (3, False)
+    again = kctl("cluster add-broker 3 --yes")
+    assert (again.status, again.rows) == (ExitStatus.DONE, [])
+    ran = kctl("cluster add-broker 9 --yes")
+    assert (ran.status, "broker 9 is not alive" in ran.err) == (ExitStatus.FAILED, True)
+
+
+def test_removed_broker_holds_nothing(kctl: Kctl, cluster: MovingCluster) -> None:
+    """The first run is interrupted after its start; the second one waits for the same moves."""
+    cluster.looks_until_arrival = None
+    assert kctl("cluster remove-broker 0 --no-wait --yes --throttle 1k").status == ExitStatus.DONE
+    targets = {tp: target for tp, (target, _) in cluster.moving.items()}
+    assert {tp: (len(target), 0 in target) for tp, target in targets.items()} == {
+        ORDERS_0: (2, False),
+        ORDERS_1: (2, False),
+        TopicPartition("other", 0): (1, False),
+    }
+    cluster.looks_until_arrival = 3
+    cluster.sizes = {(broker, tp): size for (broker, tp), size in cluster.sizes.items() if broker != 0}
+    ran = kctl("cluster remove-broker 0 --yes")
+    assert (ran.status, "3 partitions moving already" in ran.err) == (ExitStatus.DONE, True), ran.err
+    assert "broker 0 holds nothing: its process can be stopped" in ran.err
+    assert cluster.replicas == targets
+    assert (0 in cluster.leaders.values(), throttles(cluster)) == (False, {})
+
+
+def test_broker_whose_partitions_need_it_is_not_emptied(kctl: Kctl, cluster: MovingCluster) -> None:
+    cluster.place("wide", [0, 1, 2, 3])
+    ran = kctl("cluster remove-broker 0 --yes")
+    assert (ran.status, cluster.moving) == (ExitStatus.FAILED, {})
+    assert "wide-0 cannot leave broker 0" in ran.err
+    assert "'kctl topics set-replication'" in ran.err
+
+
+def test_removal_is_not_done_while_replicas_are_left(kctl: Kctl, cluster: MovingCluster) -> None:
+    """The fake broker never deletes the files of replicas that were moved away."""
+    ran = kctl("cluster remove-broker 0 --yes --timeout 5s")
+    assert (ran.status, "broker 0 has not deleted 3 replicas" in ran.err) == (ExitStatus.UNMET, True), ran.err
+
+
+def test_broker_that_is_down_is_emptied_and_forgotten(kctl: Kctl, cluster: MovingCluster) -> None:
+    cluster.away = {1}
+    cluster.isr = {tp: [0] for tp in cluster.isr}
+    cluster.leaders[ORDERS_1] = 0
+    ran = kctl("cluster remove-broker 1 --yes")
+    assert (ran.status, "broker 1 is removed: it is down, and holds nothing" in ran.err) == (0, True), ran.err
+    ran = kctl("cluster remove-broker 1 --yes")
+    assert (ran.status, "broker 1 is not alive" in ran.err) == (ExitStatus.FAILED, True), ran.err
