@@ -17,14 +17,17 @@ from kctl.admin.doctor.findings import Severity
 from kctl.admin.doctor.snapshot import (
     BrokerState,
     CertificateState,
+    ClientSoftwareState,
     DirectoryState,
     FeatureState,
     GroupState,
     NodeState,
+    OldRequestState,
     PartitionState,
     QuorumState,
     ReassignmentState,
     Snapshot,
+    ThrottledState,
     TopicState,
     TransactionState,
     Unseen,
@@ -88,6 +91,30 @@ Expected = tuple[str, str, str]
 """Severity, rule, and a part of the cause."""
 
 CASES: dict[str, tuple[Snapshot, list[Expected]]] = {
+    "clients that Kafka 4 refuses": (
+        replace(
+            THREE,
+            clients=(ClientSoftwareState(broker_id=1, name="old-client", version="0.9", connections=2),),
+            old_requests=(
+                OldRequestState(broker_id=1, api="Fetch", version=2, count=40),
+                OldRequestState(broker_id=2, api="Fetch", version=2, count=2),
+            ),
+        ),
+        [("note", "old-clients", "brokers of Kafka 4 refuse")],
+    ),
+    "clients that quotas throttle": (
+        replace(
+            THREE,
+            throttled=(
+                ThrottledState(broker_id=1, kind="produce", user="", client_id="load", mean_ms=20.4),
+                ThrottledState(broker_id=2, kind="fetch", user="bob", client_id="app", mean_ms=8_000),
+            ),
+        ),
+        [
+            ("warning", "quotas", "user 'bob' and client id 'app': Fetch requests wait 8"),
+            ("warning", "quotas", "client id 'load': Produce requests wait"),
+        ],
+    ),
     "a healthy cluster": (replace(THREE, topics=(topic("t", part()),)), []),
     "a healthy KRaft cluster, where the controller may be any broker": (replace(KRAFT, controller=9), []),
     "no controller": (replace(THREE, controller=None), [("critical", "controller", "no broker is the controller")]),
