@@ -23,7 +23,8 @@ _REQUESTS = frozenset(
 )
 _THROTTLES = {f"kafka_server_{kind}_throttle_time": kind for kind in ("produce", "fetch", "request")}
 SOFTWARE_NAMES = tuple(_CONNECTIONS)
-CLIENT_NAMES = (*_CONNECTIONS, *_REQUESTS, *_THROTTLES)
+_DENIED = "kctl_server_authorizer_denied_total"
+CLIENT_NAMES = (*_CONNECTIONS, *_REQUESTS, *_THROTTLES, _DENIED)
 """The metrics that are read; others are not parsed."""
 
 OLDEST_OF_KAFKA_4 = {
@@ -75,6 +76,16 @@ class ThrottledClient(NamedTuple):
     """The mean wait of the requests that were throttled lately."""
 
 
+class DeniedOperation(NamedTuple):
+    """An operation that the authorizer of a broker of kctl has denied."""
+
+    principal: str
+    operation: str
+    resource_type: str
+    resource_name: str
+    times: int
+
+
 @dataclass(frozen=True, slots=True)
 class ClientMetrics:
     """The clients of one broker."""
@@ -82,13 +93,14 @@ class ClientMetrics:
     connections: dict[Software, int]
     old_requests: tuple[OldRequest, ...]
     throttled: tuple[ThrottledClient, ...]
+    denied: tuple[DeniedOperation, ...]
 
 
 def client_metrics(samples: Iterable[Sample]) -> ClientMetrics:
     """Return what the samples of one scrape say about clients."""
     connections: Counter[Software] = Counter()
     old: Counter[tuple[str, int]] = Counter()
-    throttled = []
+    throttled, denied = [], []
     for name, labels, value in samples:
         if not math.isfinite(value) or value <= 0:
             continue
@@ -101,6 +113,16 @@ def client_metrics(samples: Iterable[Sample]) -> ClientMetrics:
             api, version = labels.get("request", ""), labels.get("version", "")
             if version.isdecimal() and int(version) < OLDEST_OF_KAFKA_4.get(api, 0):
                 old[api, int(version)] += round(value)
+        elif name == _DENIED:
+            denied.append(
+                DeniedOperation(
+                    labels.get("principal", ""),
+                    labels.get("operation", ""),
+                    labels.get("resource_type", ""),
+                    labels.get("resource_name", ""),
+                    round(value),
+                )
+            )
         elif name in _THROTTLES:
             throttled.append(
                 ThrottledClient(_THROTTLES[name], labels.get("user", ""), labels.get("client_id", ""), value)
@@ -109,4 +131,5 @@ def client_metrics(samples: Iterable[Sample]) -> ClientMetrics:
         dict(sorted(connections.items())),
         tuple(OldRequest(api, version, count) for (api, version), count in sorted(old.items())),
         tuple(sorted(throttled, key=lambda client: -client.mean_ms)),
+        tuple(sorted(denied, key=lambda denial: -denial.times)),
     )

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from kctl.admin.cluster.clients import CLIENT_NAMES, ClientMetrics, client_metrics
 from kctl.admin.cluster.metrics import endpoint_of, is_of_broker, read_metrics
 from kctl.admin.doctor.parts import Parts
-from kctl.admin.doctor.snapshot import BrokerState, ClientSoftwareState, OldRequestState, ThrottledState
+from kctl.admin.doctor.snapshot import BrokerState, ClientSoftwareState, DeniedState, OldRequestState, ThrottledState
 from kctl.admin.security.quotas import describe_quotas
 from kctl.client.cluster import ClusterClient
 from kctl.client.metadata import ClusterMetadata
@@ -21,6 +21,8 @@ SCRAPE_S_MAX = 2.0
 """How long one endpoint may take."""
 THROTTLED_MAX = 20
 """Throttled clients of a broker in a snapshot: those that wait longest."""
+DENIED_MAX = 20
+"""Denied operations of a broker in a snapshot: those that were denied most often."""
 FETCH_OF_KAFKA_4 = 4
 """The lowest version of Fetch of brokers that refuse old clients."""
 
@@ -31,6 +33,7 @@ class ClientStates(NamedTuple):
     clients: tuple[ClientSoftwareState, ...] = ()
     old_requests: tuple[OldRequestState, ...] = ()
     throttled: tuple[ThrottledState, ...] = ()
+    denied: tuple[DeniedState, ...] = ()
 
 
 async def read_clients(
@@ -74,6 +77,11 @@ async def read_clients(
             )
             for broker_id, reading in found.items()
             for waiting in reading.throttled[:THROTTLED_MAX]
+        ),
+        tuple(
+            DeniedState(broker_id=broker_id, **denial._asdict())
+            for broker_id, reading in found.items()
+            for denial in reading.denied[:DENIED_MAX]
         ),
     )
 

@@ -57,3 +57,40 @@ def throttled_clients(snapshot: Snapshot) -> Findings:
             repair="raise the quota ('kctl quotas alter'), or let the client send or read less",
             impact=round(client.mean_ms),
         )
+
+
+_RESOURCES = {
+    "Topic": "--topic",
+    "Group": "--group",
+    "TransactionalId": "--transactional-id",
+    "DelegationToken": "--delegation-token",
+    "Cluster": "--cluster",
+}
+ANY_NAME = "(any)"
+"""The name of a resource if write on any topic would have been enough (KIP-679)."""
+
+
+def denials(snapshot: Snapshot) -> Findings:
+    """Find operations that authorizers have denied; whether that is intended only the administrator knows."""
+    times: dict[tuple[str, str, str, str], int] = defaultdict(int)
+    ids: dict[tuple[str, str, str, str], set[int]] = defaultdict(set)
+    for denial in snapshot.denied:
+        key = (denial.principal, denial.operation, denial.resource_type, denial.resource_name)
+        times[key] += denial.times
+        ids[key].add(denial.broker_id)
+    for (principal, operation, kind, name), count in times.items():
+        option = _RESOURCES.get(kind)
+        if option is None or name == ANY_NAME:
+            continue
+        resource = [option] if option == "--cluster" else [option, name]
+        target = "cluster" if option == "--cluster" else f"{kind.lower()}:{name}" if kind != "Topic" else name
+        what = "the cluster" if option == "--cluster" else f"{kind} {name}"
+        yield Finding(
+            severity=Severity.NOTE,
+            subject=principal,
+            cause=f"{principal} was denied {operation} on {what}, {counted(count, 'time')}",
+            evidence=(f"since the start of {named('broker', ids[principal, operation, kind, name])}",),
+            look=command("acls", "who-can", operation.lower(), target),
+            repair=command("acls", "add", "--allow", principal, "--operation", operation.lower(), *resource),
+            impact=count,
+        )

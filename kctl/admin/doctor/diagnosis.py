@@ -23,6 +23,7 @@ RULES: Mapping[str, Rule] = {
     "durability": partition_rules.durability,
     "moves": partition_rules.moves,
     "versions": cluster_rules.versions,
+    "denials": client_rules.denials,
     "old-clients": client_rules.old_clients,
     "distribution": partition_rules.distribution,
     "unused-topics": partition_rules.unused_topics,

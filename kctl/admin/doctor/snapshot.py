@@ -229,6 +229,18 @@ class ThrottledState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DeniedState:
+    """An operation that the authorizer of a broker has denied."""
+
+    broker_id: int
+    principal: str
+    operation: str
+    resource_type: str
+    resource_name: str
+    times: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Unseen:
     """A part of the state that could not be read."""
 
@@ -261,6 +273,7 @@ class Snapshot:
     clients: tuple[ClientSoftwareState, ...] = ()
     old_requests: tuple[OldRequestState, ...] = ()
     throttled: tuple[ThrottledState, ...] = ()
+    denied: tuple[DeniedState, ...] = ()
     unseen: tuple[Unseen, ...] = ()
 
     def partitions(self) -> Iterator[tuple[TopicState, PartitionState]]:

@@ -80,9 +80,13 @@ def test_a_snapshot_is_diagnosed_later_as_now(kctl: Kctl, topic: str, tmp_path: 
     assert kctl("doctor --fail-on never").status == 2
 
 
-def test_clients_that_are_throttled_or_old(tmp_path: Path) -> None:
-    metrics_port = probe.free_port()
-    with kctl_broker(tmp_path / "data", properties={"metrics.port": str(metrics_port)}) as broker:
+def test_clients_that_are_throttled_old_or_denied(tmp_path: Path) -> None:
+    properties = {
+        "metrics.port": str(probe.free_port()),
+        "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+        "allow.everyone.if.no.acl.found": "true",
+    }
+    with kctl_broker(tmp_path / "data", properties=properties) as broker:
         run = command_line({"KCTL_BOOTSTRAP_SERVER": broker.bootstrap})
         assert run("topics create orders").status == 0
         assert run("quotas alter --default-client-id --producer-rate 10KB --yes").status == 0
@@ -95,10 +99,17 @@ def test_clients_that_are_throttled_or_old(tmp_path: Path) -> None:
                 await client.on_any_broker(lambda link: link.send(request, DescribeConfigsResponse, version=0))
 
         asyncio.run(describe())
+        assert run("topics create secret").status == 0
+        assert run("acls add --allow User:alice --operation read --topic secret").status == 0
+        denied = run("consume secret --from start --until end")
+        grant = "kctl acls add --allow User:ANONYMOUS --operation read --topic secret"
+        assert (denied.status, grant in denied.err) == (1, True), denied.err
         document = run("doctor --format json").document
         by_rule = {finding["rule"]: finding for finding in document["findings"]}
         assert "a quota throttles client id 'load': Produce requests wait" in by_rule["quotas"]["cause"]
         assert by_rule["old-clients"]["evidence"][0].startswith("DescribeConfigs version 0: 1 request since")
+        assert "User:ANONYMOUS was denied" in by_rule["denials"]["cause"]
+        assert by_rule["denials"]["repair"].startswith("kctl acls add --allow User:ANONYMOUS --operation ")
         assert document["unseen"] == []
         seen = run("top --once --interval 200ms --format json").document
         assert "kctl" in {client["software"] for client in seen["clients"]}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kctl.admin.cluster.clients import OldRequest, Software, ThrottledClient, client_metrics
+from kctl.admin.cluster.clients import DeniedOperation, OldRequest, Software, ThrottledClient, client_metrics
 from kctl.admin.cluster.metrics import Sample, is_of_broker
 
 SAMPLES = [
@@ -25,6 +25,11 @@ SAMPLES = [
     Sample("kafka_network_requestmetrics_requests_total", {"request": "Fetch", "version": "4"}, 12),
     Sample("kafka_network_requestmetrics_requests_total", {"request": "Produce", "version": "2"}, 0),
     Sample("kafka_network_requestmetrics_requests_total", {"request": "Metadata", "version": "0"}, 7),
+    Sample(
+        "kctl_server_authorizer_denied_total",
+        {"principal": "User:bob", "operation": "Read", "resource_type": "Topic", "resource_name": "orders"},
+        3,
+    ),
     Sample("kafka_server_produce_throttle_time", {"user": "", "client_id": "load"}, 20.5),
     Sample("kafka_server_fetch_throttle_time", {"user": "bob", "client_id": ""}, 120),
     Sample("kafka_server_request_throttle_time", {"user": "eve", "client_id": ""}, float("nan")),
@@ -39,6 +44,7 @@ def test_software_old_requests_and_throttled_clients_are_read() -> None:
         Software("unknown", "unknown"): 1,
     }
     assert found.old_requests == (OldRequest("Fetch", 3, 12),)
+    assert found.denied == (DeniedOperation("User:bob", "Read", "Topic", "orders", 3),)
     assert found.throttled == (
         ThrottledClient("fetch", "bob", "", 120),
         ThrottledClient("produce", "", "load", 20.5),

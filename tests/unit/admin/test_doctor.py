@@ -18,6 +18,7 @@ from kctl.admin.doctor.snapshot import (
     BrokerState,
     CertificateState,
     ClientSoftwareState,
+    DeniedState,
     DirectoryState,
     FeatureState,
     GroupState,
@@ -101,6 +102,41 @@ CASES: dict[str, tuple[Snapshot, list[Expected]]] = {
             ),
         ),
         [("note", "old-clients", "brokers of Kafka 4 refuse")],
+    ),
+    "operations that were denied": (
+        replace(
+            THREE,
+            denied=(
+                DeniedState(
+                    broker_id=1,
+                    principal="User:bob",
+                    operation="Read",
+                    resource_type="Topic",
+                    resource_name="orders",
+                    times=3,
+                ),
+                DeniedState(
+                    broker_id=2,
+                    principal="User:bob",
+                    operation="Read",
+                    resource_type="Topic",
+                    resource_name="orders",
+                    times=4,
+                ),
+                DeniedState(
+                    broker_id=2,
+                    principal="User:eve",
+                    operation="Alter",
+                    resource_type="Cluster",
+                    resource_name="kafka-cluster",
+                    times=1,
+                ),
+            ),
+        ),
+        [
+            ("note", "denials", "User:bob was denied Read on Topic orders, 7 times"),
+            ("note", "denials", "User:eve was denied Alter on the cluster, 1 time"),
+        ],
     ),
     "clients that quotas throttle": (
         replace(
