@@ -37,7 +37,8 @@ WORK: dict[str, dict[str, Member]] = {
         "doctor": Member("kctl.commands.doctor", "Diagnose a cluster: one page, with what to do first at its top."),
         "top": Member("kctl.commands.top.command", "Show the activity of a cluster on one screen."),
         "cluster": Member(
-            "kctl.commands.cluster", "Describe a cluster and its controllers, check its health, restart it, run one."
+            "kctl.commands.cluster",
+            "Describe a cluster and its controllers, check its health, restart it, add and remove brokers, run one.",
         ),
         "topics": Member("kctl.commands.topics", "List, describe, create, alter and delete topics; look up offsets."),
         "groups": Member(

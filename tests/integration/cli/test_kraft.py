@@ -35,8 +35,9 @@ def test_a_quorum_is_told_truly_in_each_of_its_states(tmp_path: Path) -> None:
         first, second = (node for node in (1, 2, 3) if node != leader)
         cluster.processes[first].stop(signal.SIGKILL)
         without_one(kctl, first)
+        removed(kctl, first, leader)
         cluster.processes[second].stop(signal.SIGKILL)
-        without_a_majority(kctl, command_line({}), cluster, leader, {first, second})
+        without_a_majority(kctl, command_line({}), cluster, leader, {second})
 
 
 def with_all_controllers(kctl: Kctl, cluster: KraftCluster) -> int:
@@ -86,6 +87,30 @@ def without_one(kctl: Kctl, node: int) -> None:
 
     for claim in (doctor_names_the_voter, describe_shows_it, health_names_it):
         wait_until(claim, what=claim.__name__, timeout_s=TIMEOUT_S)
+
+
+def removed(kctl: Kctl, node: int, alive: int) -> None:
+    """Removes the broker that is down: its replicas, then its registration; a broker that runs stays registered."""
+    whole = kctl(f"cluster remove-broker {node} --yes")
+    assert (whole.status, "kctl topics set-replication" in whole.err) == (1, True), whole.err
+    lowered = kctl("topics set-replication orders --factor 2 --yes --format json")
+    assert [(row["removing"], row["status"]) for row in lowered.document] == [([node], "complete")] * 3, lowered.err
+    planned = kctl(f"cluster remove-broker {node}")
+    assert (planned.status, "would be deleted: repeat with --yes" in planned.err) == (0, True), planned.err
+    done = kctl(f"cluster remove-broker {node} --yes")
+    assert (done.status, f"broker {node} is removed" in done.err) == (0, True), done.err
+    rows = kctl("cluster describe --format json").document["brokers"]
+    assert node not in [row["broker"] for row in rows]
+    again = kctl(f"cluster remove-broker {node} --yes")
+    assert (again.status, f"broker {node} is not alive" in again.err) == (1, True), again.err
+
+    assert kctl("topics set-replication orders --factor 1 --yes").status == 0
+    emptied = kctl(f"cluster remove-broker {alive} --yes")
+    assert (emptied.status, "stop its process, then repeat the command" in emptied.err) == (0, True), emptied.err
+    assert "also a voter of the metadata quorum" in emptied.err
+    assert kctl(f"cluster add-broker {alive} --yes").status == 0
+    back = kctl("topics set-replication orders --factor 2 --yes")
+    assert back.status == 0, back.err
 
 
 def without_a_majority(kctl: Kctl, direct: Kctl, cluster: KraftCluster, alive: int, dead: set[int]) -> None:
