@@ -44,8 +44,12 @@ GROUPS_OF_KAFKA_4 = {
     )
     for kind in ("Request", "Response")
 }
+TELEMETRY = {
+    f"{name}{kind}" for name in ("GetTelemetrySubscriptions", "PushTelemetry") for kind in ("Request", "Response")
+}
 MISSING = {
     OLDEST_JUDGE: {
+        *TELEMETRY,
         *("DescribeTransactionsRequest", "DescribeTransactionsResponse"),
         *("ListTransactionsRequest", "ListTransactionsResponse"),
         *(

@@ -31,6 +31,9 @@ from kctl.client.consuming.groups.consumer import CLOSE_MS, GroupConsumer
 from kctl.client.consuming.groups.metadata import GroupMetadata, RebalanceListener, require_offsets
 from kctl.client.consuming.positions import Divergence, Position
 from kctl.client.consuming.read_history import ReadHistory
+from kctl.client.telemetry.payload import Metric
+from kctl.client.telemetry.standard_metrics import consumer_metrics
+from kctl.client.telemetry.traffic import Window
 from kctl.errors import ApiError, ErrorCode, KctlError, UsageError
 from kctl.model import TopicPartition
 
@@ -183,6 +186,7 @@ class AsyncConsumer(OffsetLookups, Generic[K, V]):
 
     async def _close(self, commit: bool, timeout_ms: int) -> None:
         is_cancelled = False
+        last_push = self._start_last_push(timeout_ms)
         for _ in range(2):
             try:
                 await self._end(commit=commit, timeout_ms=timeout_ms)
@@ -192,7 +196,7 @@ class AsyncConsumer(OffsetLookups, Generic[K, V]):
         for task in list(self._shared):
             task.cancel()
         try:
-            await asyncio.gather(*self._shared, return_exceptions=True)
+            await asyncio.gather(*self._shared, last_push, return_exceptions=True)
         finally:
             await self._client.close()
         if is_cancelled:
@@ -412,6 +416,20 @@ class AsyncConsumer(OffsetLookups, Generic[K, V]):
                 "join-total": group.joins,
             }
         return found | {f"records-lag.{tp}": lag for tp, lag in lags.items()}
+
+    def _telemetry(self, window: Window) -> list[Metric]:
+        return consumer_metrics(self.metrics(), window)
+
+    def _telemetry_resource(self) -> dict[str, str]:
+        config = self._config
+        member_id = None if self._group is None else self._group.metadata.member_id
+        attributes = {
+            "client_rack": config.client_rack,
+            "group_id": config.group_id,
+            "group_instance_id": config.group_instance_id,
+            "group_member_id": member_id,
+        }
+        return {name: text for name, text in attributes.items() if text}
 
     def _announce_commit(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
         announce_commit(self._config.interceptors, offsets)

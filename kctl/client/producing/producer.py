@@ -21,6 +21,9 @@ from kctl.client.producing.results import Flush, Resolve, Results, call_each
 from kctl.client.producing.sender import Sender
 from kctl.client.producing.settings import ACKS_ALL, ProducerSettings
 from kctl.client.producing.transaction import Transaction
+from kctl.client.telemetry.payload import Metric
+from kctl.client.telemetry.standard_metrics import producer_metrics
+from kctl.client.telemetry.traffic import Window
 from kctl.errors import ApiError, ErrorCode, KctlError, UsageError
 from kctl.model import TopicPartition
 from kctl.output.quantities import counted
@@ -202,6 +205,10 @@ class Producer:
             "buffer_limit_bytes": self._settings.buffered_bytes_max,
             "requests_in_flight": self._sender.brokers.in_flight,
         }
+
+    def telemetry(self, window: Window) -> list[Metric]:
+        """Return the metrics for client telemetry, of the time since the last call."""
+        return producer_metrics(self.metrics(), self._results.counters.take_queue_times(), window)
 
     @property
     def is_full(self) -> bool:
