@@ -44,6 +44,7 @@ from kctl.protocol.apis.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsResponse,
 )
 from kctl.protocol.apis.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
+from kctl.system.reference_cycles import weak_call
 
 logger = logging.getLogger(__name__)
 
@@ -74,7 +75,7 @@ class TelemetryReporter:
         self._state = TelemetryState()
         self._totals = Totals(time.time_ns())
         self._now_ms = client.transport.monotonic_ms
-        self._traffic = client.traffic = Traffic(self._now_ms, self._connected)
+        self._traffic = client.traffic = Traffic(self._now_ms, weak_call(self._connected, None))
         self._task: asyncio.Task[None] | None = None
         self._closing = asyncio.Event()
         self._subscribed = asyncio.Event()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
@@ -54,7 +55,31 @@ def push(codec: Codec = Codec.ZSTD, *, is_terminating: bool = False, subscriptio
 GET, GET_AGAIN = GetSubscription(ZERO_UUID), GetSubscription(ID)
 START = TimeReached()
 
-STORIES: Sequence[tuple[str, Sequence[tuple[int, Event, Action]]]] = (
+Story = tuple[str, Sequence[tuple[int, Event, Action]]]
+
+
+def refused(error: ErrorCode) -> Story:
+    story: Sequence[tuple[int, Event, Action]] = [
+        (0, received(), WaitUntil(500)),
+        (500, START, push()),
+        (500, pushed(error), WaitUntil(1_500)),
+        (1_500, START, GET_AGAIN),
+    ]
+    return f"after {error.name} the subscription is asked for when the interval is over", story
+
+
+def ended(error: ErrorCode) -> Story:
+    end = Stop(f"{error.name}: {error.description}")
+    story: Sequence[tuple[int, Event, Action]] = [
+        (0, received(), WaitUntil(500)),
+        (500, START, push()),
+        (500, pushed(error), end),
+        (900, Closing(), end),
+    ]
+    return f"{error.name} ends the telemetry", story
+
+
+STORIES: Sequence[Story] = (
     (
         "the first push after the jitter, the others after the interval",
         [
@@ -120,26 +145,9 @@ STORIES: Sequence[tuple[str, Sequence[tuple[int, Event, Action]]]] = (
             (500, START, push(Codec.NONE, subscription=ALL._replace(codecs=(9,)))),
         ],
     ),
-    *(
-        (
-            f"after {error.name} the subscription is asked for when the interval is over",
-            [(0, received(), WaitUntil(500)), (500, START, push()), (500, pushed(error), WaitUntil(1_500)),
-             (1_500, START, GET_AGAIN)],
-        )
-        for error in (ErrorCode.TELEMETRY_TOO_LARGE, ErrorCode.THROTTLING_QUOTA_EXCEEDED)
-    ),
-    *(
-        (
-            f"{error.name} ends the telemetry",
-            [(0, received(), WaitUntil(500)), (500, START, push()),
-             (500, pushed(error), Stop(f"{error.name}: {error.description}")),
-             (900, Closing(), Stop(f"{error.name}: {error.description}"))],
-        )
-        for error in (
-            *(ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_RECORD, ErrorCode.UNSUPPORTED_VERSION),
-            ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-        )
-    ),
+    *map(refused, (ErrorCode.TELEMETRY_TOO_LARGE, ErrorCode.THROTTLING_QUOTA_EXCEEDED)),
+    *map(ended, (ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_RECORD, ErrorCode.UNSUPPORTED_VERSION)),
+    ended(ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
     (
         "the first request is throttled",
         [
@@ -196,7 +204,7 @@ def test_what_follows_on_each_response(name: str, story: Sequence[tuple[int, Eve
         assert step(state, event, now_ms) == action, (name, now_ms)
 
 
-def metrics_data() -> type:
+def metrics_data() -> Any:
     """The messages of opentelemetry-proto, as far as clients of Kafka use them, in the implementation of protobuf."""
     file = descriptor_pb2.FileDescriptorProto(name="metrics.proto", package="otlp", syntax="proto3")
     kinds = descriptor_pb2.FieldDescriptorProto
@@ -245,7 +253,7 @@ def test_metrics_are_decoded_by_protobuf(is_delta: bool) -> None:
     points = Totals(100).points(METRICS, 200, is_delta=is_delta)
     data = metrics_data()()
     data.ParseFromString(encoded(points, {"group_id": "g"}, 200, is_delta=is_delta))
-    ((resource,),) = ([*data.resource_metrics],)
+    (resource,) = data.resource_metrics
     assert [(pair.key, pair.value.string_value) for pair in resource.resource.attributes] == [("group_id", "g")]
     total, gauge = resource.scope_metrics[0].metrics
     assert (total.name, gauge.name) == tuple(metric.name for metric in METRICS)
