@@ -80,6 +80,7 @@ MISSING = {
         *GROUPS_OF_KAFKA_4,
         *("ListConfigResourcesRequest", "ListConfigResourcesResponse"),
         *("DescribeGroupsRequest", "DescribeGroupsResponse"),
+        *(f"Offset{name}{kind}" for name in ("Commit", "Fetch") for kind in ("Request", "Response")),
         *SINCE_KAFKA_4_1,
         *HAND_WRITTEN,
     },

@@ -24,7 +24,7 @@ from kctl.client.application.consumer_records import (
 from kctl.client.application.offset_lookups import OffsetLookups, note_outcome
 from kctl.client.application.settings import ConsumerConfig, Deserializer, Subscription, as_is
 from kctl.client.connections.transport import Connection
-from kctl.client.consuming.committed_offsets import CommittedOffset, commit_offsets
+from kctl.client.consuming.committed_offsets import CommittedOffset, commit_offsets, no_topic_id
 from kctl.client.consuming.fetching.fetcher import Fetcher, Part
 from kctl.client.consuming.fetching.runner import FetchRunner, Recovery
 from kctl.client.consuming.groups.consumer import CLOSE_MS, GroupConsumer
@@ -533,12 +533,20 @@ class AsyncConsumer(OffsetLookups, Generic[K, V]):
         if self._group is not None:
             await self._share(self._group.commit(offsets, timeout_ms=timeout_ms))
             return
-        history = ReadHistory() if self._fetches is None else self._fetches.fetcher.history
+        fetches = self._fetches
+        history = ReadHistory() if fetches is None else fetches.fetcher.history
+        topic_id = no_topic_id if fetches is None else fetches.topic_id
         commits = {tp: history.commit_of(tp, at) for tp, at in offsets.items()}
 
         async def send_to(connection: Connection) -> None:
             codes = await commit_offsets(
-                connection, group_id, commits, member_id="", generation=-1, group_instance_id=None
+                connection,
+                group_id,
+                commits,
+                member_id="",
+                generation=-1,
+                group_instance_id=None,
+                topic_id=topic_id,
             )
             for tp, code in codes.items():
                 if code is not ErrorCode.NONE:

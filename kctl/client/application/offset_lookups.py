@@ -13,7 +13,7 @@ from kctl.client.application.settings import ConsumerConfig
 from kctl.client.cluster import ClusterClient
 from kctl.client.connections.asyncio_transport import AsyncioTransport
 from kctl.client.connections.transport import Connection
-from kctl.client.consuming.committed_offsets import CommittedOffset, committed_offsets
+from kctl.client.consuming.committed_offsets import CommittedOffset, committed_offsets, no_topic_id, takes_topic_ids
 from kctl.client.consuming.list_offsets import EARLIEST, LATEST, OffsetAt, list_offsets
 from kctl.client.consuming.positions import Position
 from kctl.client.properties.values import BY_DURATION, iso_duration_ms
@@ -145,7 +145,9 @@ class OffsetLookups(ApplicationClient):
         group_id = self._group_id()
 
         async def send_to(connection: Connection) -> dict[TopicPartition, CommittedOffset]:
-            return await committed_offsets(connection, group_id, partitions)
+            names = {tp.topic for tp in partitions}
+            topic_id = (await self._client.metadata(names)).topic_id if takes_topic_ids(connection) else no_topic_id
+            return await committed_offsets(connection, group_id, partitions, topic_id=topic_id)
 
         return await self._share(
             self._client.on_coordinator(group_id, send_to, codes={ErrorCode.UNSTABLE_OFFSET_COMMIT})
