@@ -46,6 +46,8 @@ Row = TypedRow | Mapping[str, Any]
 EMPTY = '""'
 _ESCAPED_LOOKALIKES = {NOTHING: "\\x2d", EMPTY: "\\x22\\x22"}
 """Strings that would look like the cell of null or of the empty string."""
+SPECIAL_CELL_CHARACTERS_MAX = max(map(len, _ESCAPED_LOOKALIKES))
+"""The length of the longest of them."""
 _MUST_BE_QUOTED = frozenset('",\n')
 
 

@@ -136,12 +136,17 @@ ROWS: dict[str, Callable[[Any, bytes, int], Any]] = {
     f"format_rows, kind {kind}": functools.partial(_rows, kind=kind) for kind in range(3)
 }
 
+HASHES: dict[str, Callable[[Any, bytes, int], Any]] = {
+    "murmur2": lambda module, region, count: module.murmur2(region[: max(0, count)]),
+}
+
 COMPARED = {
     "walk": (WALKS, 1),
     "key_table": (TABLES, EVERY_TABLE),
     "encoding": (ENCODERS, 1),
     "record_lines": (LINES, 1),
     "record_rows": (ROWS, 1),
+    "key_hash": (HASHES, 1),
 }
 """What is called of each module, on one of how many inputs."""
 
@@ -169,7 +174,7 @@ def interpreted(path: str) -> ModuleType:
 def outcome(module: ModuleType, name: str, region: bytes, count: int) -> object:
     """What a walk returns, or the type and text of its error."""
     try:
-        return {**WALKS, **TABLES, **ENCODERS, **LINES, **ROWS}[name](module, region, count)
+        return {**WALKS, **TABLES, **ENCODERS, **LINES, **ROWS, **HASHES}[name](module, region, count)
     except (IndexError, ValueError) as error:
         return type(error), str(error)
 
