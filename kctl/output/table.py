@@ -48,7 +48,6 @@ _ESCAPED_LOOKALIKES = {NOTHING: "\\x2d", EMPTY: "\\x22\\x22"}
 """Strings that would look like the cell of null or of the empty string."""
 SPECIAL_CELL_CHARACTERS_MAX = max(map(len, _ESCAPED_LOOKALIKES))
 """The length of the longest of them."""
-_MUST_BE_QUOTED = frozenset('",\n')
 
 
 class Column:
@@ -257,7 +256,7 @@ def csv_field(value: object) -> str:
         return EMPTY
     else:
         text = escape_lines(value)
-    if _MUST_BE_QUOTED.isdisjoint(text):
+    if "," not in text and '"' not in text and "\n" not in text:
         return text
     return '"' + text.replace('"', '""') + '"'
 

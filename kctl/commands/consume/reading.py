@@ -15,7 +15,15 @@ from kctl.client.consuming.positions import LogTruncated, reset_positions
 from kctl.commands.consume.group import group_reading, read_in_group
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.options.values import format_time, known_time
-from kctl.commands.reading.items import RecordRow, decoded_item, plain_rows, record_item, record_lines, record_row
+from kctl.commands.reading.items import (
+    RecordRow,
+    csv_rows,
+    decoded_item,
+    plain_rows,
+    record_item,
+    record_lines,
+    record_row,
+)
 from kctl.commands.reading.options import (
     CONTINUE_REMEDY,
     ScanProgress,
@@ -383,7 +391,9 @@ def _row_writers(run: Invocation, stream: RowStream, reading: Reading) -> Writer
     if run.console.format is Format.JSONL:
         write_all = _line_writer(run.console)
     elif run.console.format is Format.PLAIN and not run.console.is_human:
-        write_all = _plain_writer(run.console)
+        write_all = _rows_writer(run.console, plain_rows)
+    elif run.console.format is Format.CSV:
+        write_all = _rows_writer(run.console, csv_rows)
     return Writers(_writer(run, stream, decodes=reading.presenting.decodes), stream.flush, write_all)
 
 
@@ -418,12 +428,12 @@ def _line_writer(console: Console) -> ShowAll:
     return write_all
 
 
-def _plain_writer(console: Console) -> ShowAll:
-    """Return the function that shows records as rows of the format plain."""
+def _rows_writer(console: Console, rows_of: Callable[[TopicPartition, Sequence[Record]], str]) -> ShowAll:
+    """Return the function that shows records as rows of plain or csv."""
 
     def write_all(tp: TopicPartition, records: Sequence[Record]) -> None:
         for start in range(0, len(records), _LINES_AT_ONCE):
-            console.rows(plain_rows(tp, records[start : start + _LINES_AT_ONCE]))
+            console.rows(rows_of(tp, records[start : start + _LINES_AT_ONCE]))
 
     return write_all
 

@@ -15,11 +15,11 @@ from kctl.commands.record_format.reading import ReadRecord
 from kctl.errors import UsageError
 from kctl.output.console import Column
 from kctl.output.quantities import INT32_MAX, INT64_MAX, NOTHING, is_integer
-from kctl.output.table import SPECIAL_CELL_CHARACTERS_MAX, cell
+from kctl.output.table import SPECIAL_CELL_CHARACTERS_MAX, cell, csv_field
 from kctl.records.dump_text import encode_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from kctl.model import TopicPartition
     from kctl.records.header import Record
@@ -185,17 +185,34 @@ def record_row(tp: TopicPartition, record: Record) -> RecordRow:
 
 def plain_rows(tp: TopicPartition, records: Iterable[Record]) -> str:
     """Return the lines of `record_row` in the format plain, without an object for each."""
+    return _rows(tp, records, cell, _plain_text, "\t", "\n")
+
+
+def csv_rows(tp: TopicPartition, records: Iterable[Record]) -> str:
+    """Return the lines of `record_row` in the format csv, without an object for each."""
+    return _rows(tp, records, csv_field, lambda data: csv_field(text_of(data)), ",", "\r\n")
+
+
+def _rows(
+    tp: TopicPartition,
+    records: Iterable[Record],
+    cell_of: Callable[[object], str],
+    text_cell: Callable[[bytes | None], str],
+    separator: str,
+    end: str,
+) -> str:
+    partition, no_headers = str(tp.partition), cell_of([])
+    before_ms, time = NO_TIMESTAMP, cell_of(None)
     lines = []
-    before_ms, time = NO_TIMESTAMP, cell(None)
     for offset, timestamp_ms, key, value, headers in records:
         if timestamp_ms != before_ms:
-            before_ms, time = timestamp_ms, cell(format_time(timestamp_ms))
-        shown = cell(header_cells(headers)) if headers else NOTHING
-        lines.append(f"{tp.partition}\t{offset}\t{time}\t{_text_cell(key)}\t{_text_cell(value)}\t{shown}\n")
-    return "".join(lines)
+            before_ms, time = timestamp_ms, cell_of(format_time(timestamp_ms))
+        shown = cell_of(header_cells(headers)) if headers else no_headers
+        lines.append(separator.join((partition, str(offset), time, text_cell(key), text_cell(value), shown)))
+    return end.join((*lines, ""))
 
 
-def _text_cell(data: bytes | None) -> str:
+def _plain_text(data: bytes | None) -> str:
     if data is None:
         return NOTHING
     text = data.decode(errors="surrogateescape")

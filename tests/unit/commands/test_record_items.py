@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kctl.commands.reading.items import RecordRow, plain_rows, read_record, record_item, record_row
+from kctl.commands.reading.items import RecordRow, csv_rows, plain_rows, read_record, record_item, record_row
 from kctl.errors import UsageError
 from kctl.model import TopicPartition
 from kctl.output.console import Console, Format
@@ -79,9 +79,10 @@ def test_rows_of_several_records_are_those_of_the_stream() -> None:
         for offset, (key, value) in enumerate(itertools.product(TEXTS, TEXTS))
         for headers in ((), (("a=b", None), ("g,h", b"\x00,1")))
     ]
-    console = Console(io.StringIO(), io.StringIO(), format=Format.PLAIN)
-    with console.stream(RecordRow) as stream:
-        for record in records:
-            stream.write(record_row(tp, record))
-    assert isinstance(console.stdout, io.StringIO)
-    assert plain_rows(tp, records) == console.stdout.getvalue()
+    for chosen, rows_of in ((Format.PLAIN, plain_rows), (Format.CSV, csv_rows)):
+        console = Console(io.StringIO(), io.StringIO(), format=chosen, header=False)
+        with console.stream(RecordRow) as stream:
+            for record in records:
+                stream.write(record_row(tp, record))
+        assert isinstance(console.stdout, io.StringIO)
+        assert rows_of(tp, records) == console.stdout.getvalue()
