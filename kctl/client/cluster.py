@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 from enum import IntEnum
 from typing import TYPE_CHECKING, Self, TypeVar
 
+from kctl.client.connections.response_names import CheckedConnection
 from kctl.client.connections.transport import Budget, Connection, ConnectionLost, NameUnresolved, Transport
 from kctl.client.connections.versions import OLDEST_KAFKA
 from kctl.client.metadata import Broker, ClusterMetadata, metadata_of
-from kctl.client.response_names import CheckedConnection
 from kctl.client.retrying import CONTROLLER_MOVED, COORDINATOR_MOVED, Deadline, retry
 from kctl.client.settings import ClientSettings
 from kctl.config.addresses import address_text
@@ -22,7 +22,7 @@ from kctl.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic, M
 from kctl.system.reference_cycles import copy_of
 
 if TYPE_CHECKING:
-    from kctl.client.telemetry.traffic import Traffic
+    from kctl.client.connections.traffic import Traffic
 
 T = TypeVar("T")
 
@@ -454,7 +454,7 @@ class ClusterClient:
         connection = CheckedConnection(connection, self.traffic)
         if self.settings.guard is None:
             return connection
-        from kctl.client.guard import guarded  # noqa: PLC0415 - only with a profile
+        from kctl.client.connections.guard import guarded  # noqa: PLC0415 - only with a profile
 
         return await guarded(connection, self.settings.guard)
 

@@ -9,11 +9,11 @@ from uuid import UUID
 
 from kctl.admin.client.arguments import check_number
 from kctl.admin.client.settings import AdminConfig
+from kctl.client.application.telemetry.reporter import TelemetryReporter, fetch_client_instance_id
+from kctl.client.application.telemetry.standard_metrics import ADMIN
 from kctl.client.cluster import ClusterClient
 from kctl.client.connections.asyncio_transport import AsyncioTransport
 from kctl.client.connections.loop_thread import ForkGuard
-from kctl.client.telemetry.reporter import TelemetryReporter, fetch_client_instance_id
-from kctl.client.telemetry.standard_metrics import ADMIN
 from kctl.errors import ApiError, ClusterUnreachable, ErrorCode, UsageError
 from kctl.model import INT32_MAX
 

@@ -23,6 +23,9 @@ from kctl.client.application.consumer_records import (
 )
 from kctl.client.application.offset_lookups import OffsetLookups, note_outcome
 from kctl.client.application.settings import ConsumerConfig, Deserializer, Subscription, as_is
+from kctl.client.application.telemetry.payload import Metric
+from kctl.client.application.telemetry.standard_metrics import consumer_metrics
+from kctl.client.connections.traffic import Window
 from kctl.client.connections.transport import Connection
 from kctl.client.consuming.committed_offsets import CommittedOffset, commit_offsets, no_topic_id
 from kctl.client.consuming.fetching.fetcher import Fetcher, Part
@@ -31,9 +34,6 @@ from kctl.client.consuming.groups.consumer import CLOSE_MS, GroupConsumer
 from kctl.client.consuming.groups.metadata import GroupMetadata, RebalanceListener, require_offsets
 from kctl.client.consuming.positions import Divergence, Position
 from kctl.client.consuming.read_history import ReadHistory
-from kctl.client.telemetry.payload import Metric
-from kctl.client.telemetry.standard_metrics import consumer_metrics
-from kctl.client.telemetry.traffic import Window
 from kctl.errors import ApiError, ErrorCode, KctlError, UsageError
 from kctl.model import TopicPartition
 

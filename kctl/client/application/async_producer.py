@@ -13,10 +13,13 @@ from typing import TYPE_CHECKING, Any, Generic, Self
 from uuid import UUID
 
 from kctl.client.application.settings import ProducerConfig
+from kctl.client.application.telemetry.payload import Metric
+from kctl.client.application.telemetry.reporter import TelemetryReporter, fetch_client_instance_id
+from kctl.client.application.telemetry.standard_metrics import PRODUCER, producer_metrics
 from kctl.client.cluster import ClusterClient
 from kctl.client.connections.asyncio_transport import AsyncioTransport
-from kctl.client.connections.loop_thread import ForkGuard
-from kctl.client.connections.shared_work import SharedWork
+from kctl.client.connections.loop_thread import ForkGuard, SharedWork
+from kctl.client.connections.traffic import Window
 from kctl.client.consuming.groups.metadata import GroupMetadata, require_offsets
 from kctl.client.consuming.positions import Position
 from kctl.client.producing.batches import RecordMetadata
@@ -24,10 +27,6 @@ from kctl.client.producing.interceptors import ProducerRecord
 from kctl.client.producing.producer import Producer
 from kctl.client.producing.results import Resolve
 from kctl.client.producing.transaction import Transaction
-from kctl.client.telemetry.payload import Metric
-from kctl.client.telemetry.reporter import TelemetryReporter, fetch_client_instance_id
-from kctl.client.telemetry.standard_metrics import PRODUCER
-from kctl.client.telemetry.traffic import Window
 from kctl.errors import ApiError, ErrorCode, KctlError, UsageError
 from kctl.model import TopicPartition
 from kctl.output.quantities import counted
@@ -183,7 +182,8 @@ class AsyncProducer(Generic[K, V]):
         return await self._work.run(fetch_client_instance_id(self._reporter, timeout_ms), "get a client instance id")
 
     def _telemetry(self, window: Window) -> list[Metric]:
-        return [] if self._measured is None else self._measured.telemetry(window)
+        producer = self._measured
+        return [] if producer is None else producer_metrics(producer.metrics(), producer.take_queue_times(), window)
 
     def _telemetry_resource(self) -> dict[str, str]:
         transactional_id = self._config.transactional_id

@@ -13,12 +13,12 @@ from kctl.client.application.consumer_records import K, RawRecord, Unprepared, V
 from kctl.client.application.offset_lookups import ApplicationClient
 from kctl.client.application.settings import Deserializer
 from kctl.client.application.share_settings import ShareConsumerConfig
+from kctl.client.application.telemetry.payload import Metric
+from kctl.client.application.telemetry.standard_metrics import share_consumer_metrics
+from kctl.client.connections.traffic import Window
 from kctl.client.consuming.groups.consumer import CLOSE_MS
 from kctl.client.consuming.sharing.session import AcknowledgeType
 from kctl.client.consuming.sharing.share_group import Delivery, OnAcknowledged, ShareGroup
-from kctl.client.telemetry.payload import Metric
-from kctl.client.telemetry.standard_metrics import share_consumer_metrics
-from kctl.client.telemetry.traffic import Window
 from kctl.errors import ApiError, UsageError
 from kctl.model import TopicPartition
 from kctl.output.quantities import counted

@@ -10,18 +10,18 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from kctl.client.application.settings import ConsumerConfig
+from kctl.client.application.telemetry.payload import Metric
+from kctl.client.application.telemetry.reporter import TelemetryReporter, fetch_client_instance_id
+from kctl.client.application.telemetry.standard_metrics import CONSUMER
 from kctl.client.cluster import ClusterClient
 from kctl.client.connections.asyncio_transport import AsyncioTransport
+from kctl.client.connections.traffic import Window
 from kctl.client.connections.transport import Connection
 from kctl.client.consuming.committed_offsets import CommittedOffset, committed_offsets, no_topic_id, takes_topic_ids
 from kctl.client.consuming.list_offsets import EARLIEST, LATEST, OffsetAt, list_offsets
 from kctl.client.consuming.positions import Position
 from kctl.client.properties.values import BY_DURATION, iso_duration_ms
 from kctl.client.settings import ClientSettings
-from kctl.client.telemetry.payload import Metric
-from kctl.client.telemetry.reporter import TelemetryReporter, fetch_client_instance_id
-from kctl.client.telemetry.standard_metrics import CONSUMER
-from kctl.client.telemetry.traffic import Window
 from kctl.errors import ApiError, ErrorCode, UsageError
 from kctl.model import TopicPartition
 from kctl.system.reference_cycles import weak_call

@@ -18,7 +18,7 @@ from kctl.model import cluster_id_problem, topic_name_problem
 from kctl.protocol.definition import Field, Role, definition_of
 
 if TYPE_CHECKING:
-    from kctl.client.telemetry.traffic import Traffic
+    from kctl.client.connections.traffic import Traffic
 
 T = TypeVar("T")
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from kctl.client.cluster import ClusterClient
+from kctl.client.connections.traffic import Spread
 from kctl.client.producing.accumulator import NOT_IDEMPOTENT, Accumulator, PartitionQueue
 from kctl.client.producing.batches import Batch, Delivery, size_of
 from kctl.client.producing.partitioners import AdaptivePartitioner, Partitioner, StickyPartitioner
@@ -21,9 +22,6 @@ from kctl.client.producing.results import Flush, Resolve, Results, call_each
 from kctl.client.producing.sender import Sender
 from kctl.client.producing.settings import ACKS_ALL, ProducerSettings
 from kctl.client.producing.transaction import Transaction
-from kctl.client.telemetry.payload import Metric
-from kctl.client.telemetry.standard_metrics import producer_metrics
-from kctl.client.telemetry.traffic import Window
 from kctl.errors import ApiError, ErrorCode, KctlError, UsageError
 from kctl.model import TopicPartition
 from kctl.output.quantities import counted
@@ -206,9 +204,9 @@ class Producer:
             "requests_in_flight": self._sender.brokers.in_flight,
         }
 
-    def telemetry(self, window: Window) -> list[Metric]:
-        """Return the metrics for client telemetry, of the time since the last call."""
-        return producer_metrics(self.metrics(), self._results.counters.take_queue_times(), window)
+    def take_queue_times(self) -> Spread:
+        """Return how long batches have waited until they were sent, since the last call, in ms."""
+        return self._results.counters.take_queue_times()
 
     @property
     def is_full(self) -> bool:

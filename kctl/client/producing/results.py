@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from kctl.client.connections.traffic import Spread
 from kctl.client.producing.accumulator import Accumulator, PartitionQueue
 from kctl.client.producing.batches import Batch, Delivery, OnResult, RecordMetadata
-from kctl.client.telemetry.traffic import Spread
 from kctl.errors import ApiError, ErrorCode, KctlError
 from kctl.system.reference_cycles import copy_of
 

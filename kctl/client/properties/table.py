@@ -3,7 +3,7 @@
 The commands check the properties of the clients that they use: each those of AdminClientConfig, one that reads records
 those of ConsumerConfig, one that writes records those of ProducerConfig.  A property of another client is ignored, so
 that a file may be shared; one that is in no client is reported.  docs/reference/client-properties.md shows this table.
-Security properties are checked further by kctl.client.connections.sasl_settings and kctl.security.tls.  Pure.
+Security properties are checked further by kctl.client.connections.login.sasl_settings and kctl.security.tls.  Pure.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 from uuid import UUID
 
-from kctl.client.guard import is_change
+from kctl.client.connections.guard import is_change
 from kctl.client.settings import ClientSettings
 from kctl.errors import MalformedRequest
 from kctl.model import TopicPartition, topic_name_problem

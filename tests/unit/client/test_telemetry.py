@@ -9,9 +9,13 @@ from typing import Any
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-from kctl.client.telemetry.payload import Metric, Totals, encoded, packed, selected
-from kctl.client.telemetry.standard_metrics import consumer_metrics, producer_metrics, share_consumer_metrics
-from kctl.client.telemetry.subscription import (
+from kctl.client.application.telemetry.payload import Metric, Totals, encoded, packed, selected
+from kctl.client.application.telemetry.standard_metrics import (
+    consumer_metrics,
+    producer_metrics,
+    share_consumer_metrics,
+)
+from kctl.client.application.telemetry.subscription import (
     DEFAULT_INTERVAL_MS,
     PREFIXES_MAX,
     PUSH_INTERVAL_MS_MIN,
@@ -30,7 +34,7 @@ from kctl.client.telemetry.subscription import (
     WaitUntil,
     step,
 )
-from kctl.client.telemetry.traffic import Spread, Window
+from kctl.client.connections.traffic import Spread, Window
 from kctl.errors import ErrorCode
 from kctl.model import ZERO_UUID
 from kctl.records.compression import Codec, decompress

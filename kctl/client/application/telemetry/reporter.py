@@ -14,10 +14,8 @@ import time
 from collections.abc import Callable, Mapping
 from uuid import UUID
 
-from kctl.client.cluster import ClusterClient
-from kctl.client.connections.transport import Connection
-from kctl.client.telemetry.payload import Metric, Totals, packed, selected
-from kctl.client.telemetry.subscription import (
+from kctl.client.application.telemetry.payload import Metric, Totals, packed, selected
+from kctl.client.application.telemetry.subscription import (
     JITTER_MAX,
     JITTER_MIN,
     PUSH_BYTES_MAX,
@@ -36,7 +34,9 @@ from kctl.client.telemetry.subscription import (
     WaitUntil,
     step,
 )
-from kctl.client.telemetry.traffic import Traffic, Window
+from kctl.client.cluster import ClusterClient
+from kctl.client.connections.traffic import Traffic, Window
+from kctl.client.connections.transport import Connection
 from kctl.errors import ApiError, ErrorCode, KctlError, UsageError
 from kctl.model import ZERO_UUID
 from kctl.protocol.apis.get_telemetry_subscriptions import (

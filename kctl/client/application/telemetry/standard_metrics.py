@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kctl.client.telemetry.payload import Metric
-from kctl.client.telemetry.traffic import Spread, Traffic, Window
+from kctl.client.application.telemetry.payload import Metric
+from kctl.client.connections.traffic import Spread, Traffic, Window
 
 PRODUCER = "org.apache.kafka.producer"
 CONSUMER = "org.apache.kafka.consumer"
