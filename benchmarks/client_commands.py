@@ -2,10 +2,10 @@
 
     python -m benchmarks.client_commands [--runs 5] [--against CHECKOUT] [--rows produce-1k,consume-jsonl]
 
-`kctl produce` of 100,000 lines of 1 KB, `kctl consume` of 300,000 records of 100 B with keys, and `kctl dump-log` of a
-segment of such records.  Start-up is included, and output goes to /dev/null.  kcat is measured too if it is installed.
-`--against` measures the commands of another checkout as well, with the same interpreter; the commands run in turn, so
-that a busy machine disturbs all of them alike.
+`kctl produce` of 100,000 lines of 1 KB and of 300,000 lines of 100 B with keys, `kctl consume` of 300,000 records of
+100 B with keys, and `kctl dump-log` of a segment of such records.  Start-up is included, and output goes to /dev/null.
+kcat is measured too if it is installed. `--against` measures the commands of another checkout as well, with the same
+interpreter; the commands run in turn, so that a busy machine disturbs all of them alike.
 """
 
 from __future__ import annotations
@@ -83,6 +83,7 @@ def main() -> None:
 
 KCAT = {
     "produce-1k": ["-P", "-t", "produced", "-l", "/dev/stdin"],
+    "produce-keys": ["-P", "-t", "keyed", "-K", "\t", "-l", "/dev/stdin"],
     "consume-jsonl": ["-C", "-q", "-e", "-J", "-t", "consumed"],
     "consume-format": ["-C", "-q", "-e", "-f", r"%p %o %k %s\n", "-t", "consumed"],
 }
@@ -97,13 +98,15 @@ def prepare(folder: Path, bootstrap: str, segment: Path) -> dict[str, Line]:
     pairs.write_bytes(
         b"".join(b"user-%09d\t%s\n" % (n, (b'{"state":"shipped","number":%d}' % n).ljust(100)) for n in range(CONSUMED))
     )
-    for topic in ("produced", "consumed"):
-        kctl(["topics", "create", topic, "--partitions", "1", *at])
+    for topic, partitions in (("produced", 1), ("keyed", 3), ("consumed", 1)):
+        kctl(["topics", "create", topic, "--partitions", str(partitions), *at])
     kctl(["produce", "consumed", "--key-separator", "\t", "--file", str(pairs), *at])
     return {
         "produce-1k": Line(["produce", "produced", *at], values),
+        "produce-keys": Line(["produce", "keyed", "--key-separator", "\t", *at], pairs),
         "consume-jsonl": Line(["consume", "consumed", "--format", "jsonl", *at]),
         "consume-plain": Line(["consume", "consumed", "--format", "plain", *at]),
+        "consume-csv": Line(["consume", "consumed", "--format", "csv", *at]),
         "consume-format": Line(["consume", "consumed", "-f", r"%p %o %k %v\n", *at]),
         "dump-verify": Line(["dump-log", "--verify-only", str(segment)]),
         "dump-records": Line(["dump-log", "--compat", "kafka-4", "--print-data-log", str(segment)]),

@@ -7,12 +7,12 @@ from contextlib import AbstractContextManager
 from copy import copy
 from datetime import UTC, datetime
 from enum import IntEnum
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
+from kctl.client.connections.response_names import CheckedConnection
 from kctl.client.connections.transport import Budget, Connection, ConnectionLost, NameUnresolved, Transport
 from kctl.client.connections.versions import OLDEST_KAFKA
 from kctl.client.metadata import Broker, ClusterMetadata, metadata_of
-from kctl.client.response_names import CheckedConnection
 from kctl.client.retrying import CONTROLLER_MOVED, COORDINATOR_MOVED, Deadline, retry
 from kctl.client.settings import ClientSettings
 from kctl.config.addresses import address_text
@@ -20,6 +20,9 @@ from kctl.errors import ApiError, ClusterUnreachable, ErrorCode
 from kctl.protocol.apis.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from kctl.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from kctl.system.reference_cycles import copy_of
+
+if TYPE_CHECKING:
+    from kctl.client.connections.traffic import Traffic
 
 T = TypeVar("T")
 
@@ -67,6 +70,8 @@ class ClusterClient:
         self._has_quorum = False
         """Whether the metadata quorum of a KRaft cluster was seen with a leader."""
         self._coordinators: dict[tuple[CoordinatorType, str], tuple[str, int]] = {}
+        self.traffic: Traffic | None = None
+        """What telemetry counts of the connections; None without it."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -125,6 +130,11 @@ class ClusterClient:
         Does not create topics.  Raises ClusterUnreachable.
         """
         return await retry(lambda: self._request_metadata(topics), deadline=self.deadline())
+
+    def node_id_at(self, address: str) -> int | None:
+        """Return the id of the broker with this address (`host:port`), if the metadata has one."""
+        brokers = {} if self._metadata is None else self._metadata.brokers
+        return next((broker.node_id for broker in brokers.values() if broker.address == address), None)
 
     def open_connections(self) -> list[Connection]:
         """Return the shared connections that are open: one to each broker that was used so far, the first one first."""
@@ -385,6 +395,8 @@ class ClusterClient:
             await opened.close()
             return known
         self._connections[host, port, purpose] = opened
+        if self.traffic is not None:
+            self.traffic.opened(opened)
         return opened
 
     def _explain(self, lost: ConnectionLost, host: str, port: int) -> None:
@@ -439,10 +451,10 @@ class ClusterClient:
                     "address of the controller as --bootstrap-controller to the commands that have this option"
                 )
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION, text)
-        connection = CheckedConnection(connection)
+        connection = CheckedConnection(connection, self.traffic)
         if self.settings.guard is None:
             return connection
-        from kctl.client.guard import guarded  # noqa: PLC0415 - only with a profile
+        from kctl.client.connections.guard import guarded  # noqa: PLC0415 - only with a profile
 
         return await guarded(connection, self.settings.guard)
 

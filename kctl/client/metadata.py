@@ -80,6 +80,11 @@ class ClusterMetadata(NamedTuple):
             return -1, ErrorCode.LEADER_NOT_AVAILABLE
         return partition.leader, ErrorCode.NONE
 
+    def topic_id(self, name: str) -> UUID | None:
+        """Return the id of a topic that exists; brokers before Kafka 2.8 name none."""
+        topic = self.topics.get(name)
+        return None if topic is None or topic.topic_id == ZERO_UUID else topic.topic_id
+
     def awaits_election(self, tp: TopicPartition) -> bool:
         """Return whether the partition has no leader, but a live in-sync replica that the controller can elect."""
         topic = self.topics.get(tp.topic)

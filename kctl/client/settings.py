@@ -11,7 +11,7 @@ from kctl.config.addresses import parse_addresses, without_user
 from kctl.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
-    from kctl.client.guard import Guard
+    from kctl.client.connections.guard import Guard
 
 DEFAULT_PORT = 9092
 CONNECT_TIMEOUT_MS_MAX = 5_000

@@ -46,7 +46,8 @@ Row = TypedRow | Mapping[str, Any]
 EMPTY = '""'
 _ESCAPED_LOOKALIKES = {NOTHING: "\\x2d", EMPTY: "\\x22\\x22"}
 """Strings that would look like the cell of null or of the empty string."""
-_MUST_BE_QUOTED = frozenset('",\n')
+SPECIAL_CELL_CHARACTERS_MAX = max(map(len, _ESCAPED_LOOKALIKES))
+"""The length of the longest of them."""
 
 
 class Column:
@@ -255,7 +256,7 @@ def csv_field(value: object) -> str:
         return EMPTY
     else:
         text = escape_lines(value)
-    if _MUST_BE_QUOTED.isdisjoint(text):
+    if "," not in text and '"' not in text and "\n" not in text:
         return text
     return '"' + text.replace('"', '""') + '"'
 

@@ -1,7 +1,7 @@
 """The client's side of a SASL authentication: messages of the server in, messages of the client out.  No IO.
 
-Every mechanism is a small state machine with the same two methods.  `kctl.client.connections.authentication` sends the
-messages.
+Every mechanism is a small state machine with the same two methods.  `kctl.client.connections.login.authentication`
+sends the messages.
 """
 
 from __future__ import annotations

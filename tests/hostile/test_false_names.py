@@ -10,8 +10,8 @@ import pytest
 
 from kctl.admin.cluster.rolling_plan import command_for
 from kctl.cli import main
+from kctl.client.connections.response_names import check_names
 from kctl.client.metadata import Broker
-from kctl.client.response_names import check_names
 from kctl.commands.frame.exit_status import MEANINGS, ExitStatus
 from kctl.errors import MalformedRequest, UsageError
 from kctl.model import TopicPartition

@@ -202,16 +202,22 @@ def java_command(version: str, main_class: str, args: Sequence[str | Path], *, l
 
 
 def _java(
-    folder: Path, main_class: str, args: Sequence[str | Path], log_level: str, flags: Sequence[str] = java.JVM_FLAGS
+    folder: Path,
+    main_class: str,
+    args: Sequence[str | Path],
+    log_level: str,
+    flags: Sequence[str] = java.JVM_FLAGS,
+    plugin: Path | None = None,
 ) -> list[str]:
     settings = folder.with_name(f"log4j-{log_level.lower()}.properties")
     if not settings.exists():
         settings.write_text(LOG4J % {"level": log_level})
     class_path = f"{folder}/*"
     if main_class.endswith(".java"):
-        program = Path(main_class)
-        class_path += f":{java.compiled(program, folder)}"
-        main_class = program.stem
+        plugin = Path(main_class)
+        main_class = plugin.stem
+    if plugin is not None:
+        class_path += f":{java.compiled(plugin, folder)}"
     flags = (*flags, *java.archive_flags(folder), f"-Dlog4j.configuration=file:{settings}")
     return ["java", *flags, "-cp", class_path, main_class, *map(str, args)]
 
@@ -292,8 +298,12 @@ def apache_kafka_process(
     port: int | None = None,
     properties: Mapping[str, str] | None = None,
     jvm_flags: Sequence[str] = java.JVM_FLAGS,
+    plugin: Path | None = None,
 ) -> Iterator[tuple[str, Process]]:
-    """A broker and its process, for tests that kill it or read its output, and for benchmarks."""
+    """A broker and its process, for tests that kill it or read its output, and for benchmarks.
+
+    `plugin` is the source file of a class that its properties name.
+    """
     data_dir.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:
         bootstrap = f"127.0.0.1:{port or probe.free_port()}"
@@ -305,7 +315,7 @@ def apache_kafka_process(
         else:
             connect = zookeeper or stack.enter_context(_zookeeper(version, data_dir / "zookeeper"))
             settings.write_text(_server_properties(bootstrap, connect, data_dir / "logs", properties or {}))
-        command = _java(jars_of_it, "kafka.Kafka", [settings], "INFO", jvm_flags)
+        command = _java(jars_of_it, "kafka.Kafka", [settings], "INFO", jvm_flags, plugin)
         broker = stack.enter_context(Process(f"Apache Kafka {version}", command, log=data_dir / "kafka.log"))
         broker.wait_until(lambda: probe.has_controller(bootstrap), timeout_s=BROKER_START_TIMEOUT_S)
         yield bootstrap, broker

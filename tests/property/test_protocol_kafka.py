@@ -44,8 +44,12 @@ GROUPS_OF_KAFKA_4 = {
     )
     for kind in ("Request", "Response")
 }
+TELEMETRY = {
+    f"{name}{kind}" for name in ("GetTelemetrySubscriptions", "PushTelemetry") for kind in ("Request", "Response")
+}
 MISSING = {
     OLDEST_JUDGE: {
+        *TELEMETRY,
         *("DescribeTransactionsRequest", "DescribeTransactionsResponse"),
         *("ListTransactionsRequest", "ListTransactionsResponse"),
         *(
@@ -76,6 +80,7 @@ MISSING = {
         *GROUPS_OF_KAFKA_4,
         *("ListConfigResourcesRequest", "ListConfigResourcesResponse"),
         *("DescribeGroupsRequest", "DescribeGroupsResponse"),
+        *(f"Offset{name}{kind}" for name in ("Commit", "Fetch") for kind in ("Request", "Response")),
         *SINCE_KAFKA_4_1,
         *HAND_WRITTEN,
     },

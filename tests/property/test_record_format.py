@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -250,3 +252,30 @@ def outcome(reader: FormatReader) -> list[ReadRecord] | str:
         return list(reader.finish())
     except UsageError as error:
         return str(error)
+
+
+PLAIN_FORMATS = st.lists(st.sampled_from(["%k", "%v", "%o", "%p", "%t", "%d", "%%", "\\t", "é", "{%s}"])).map("".join)
+"""Formats that are written by one operation, among others."""
+
+
+@given(PLAIN_FORMATS | formats(), RECORDS, st.sampled_from([None, b"NULL", b""]))
+def test_several_records_are_written_like_one_after_the_other(
+    text: str, records: list[Record], null_marker: bytes | None
+) -> None:
+    try:
+        pieces = parse_format(text)
+    except UsageError:
+        return
+    one_by_one = FormatWriter(pieces, null_marker)
+
+    def write(texts: Iterator[bytes]) -> tuple[bytes, str | None]:
+        written = b""
+        try:
+            for part in texts:
+                written += part
+        except UsageError as error:
+            return written, str(error)
+        return written, None
+
+    expected = write(one_by_one.write(TP, record) for record in records)
+    assert write(FormatWriter(pieces, null_marker).write_all(TP, records)) == expected

@@ -156,6 +156,9 @@ def _answered(module: Any, frame: bytes) -> object:
 
 
 FRAMES: dict[str, Callable[[Any, bytes, int], Any]] = {"Produce requests": _framed}
+HASHES: dict[str, Callable[[Any, bytes, int], Any]] = {
+    "murmur2": lambda module, region, count: module.murmur2(region[: max(0, count)]),
+}
 
 COMPARED = {
     "walk": (WALKS, 1),
@@ -164,6 +167,7 @@ COMPARED = {
     "record_lines": (LINES, 1),
     "record_rows": (ROWS, 1),
     "produce_frame": (FRAMES, 1),
+    "key_hash": (HASHES, 1),
 }
 """What is called of each module, on one of how many inputs."""
 
@@ -191,7 +195,7 @@ def interpreted(path: str) -> ModuleType:
 def outcome(module: ModuleType, name: str, region: bytes, count: int) -> object:
     """What a walk returns, or the type and text of its error."""
     try:
-        return {**WALKS, **TABLES, **ENCODERS, **LINES, **ROWS, **FRAMES}[name](module, region, count)
+        return {**WALKS, **TABLES, **ENCODERS, **LINES, **ROWS, **FRAMES, **HASHES}[name](module, region, count)
     except (IndexError, ValueError) as error:
         return type(error), str(error)
 

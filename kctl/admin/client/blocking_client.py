@@ -61,6 +61,7 @@ class AdminClient:
             thread.run_beside(self._client.close())
             thread.close()
 
+    client_instance_id = _blocking(AsyncAdminClient.client_instance_id)
     describe_cluster = _blocking(AsyncAdminClient.describe_cluster)
     list_topics = _blocking(AsyncAdminClient.list_topics)
     describe_topics = _blocking(AsyncAdminClient.describe_topics)

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Self, TypeVar
+from uuid import UUID
 
 from kctl.admin.client.arguments import check_number
 from kctl.admin.client.settings import AdminConfig
+from kctl.client.application.telemetry.reporter import TelemetryReporter, fetch_client_instance_id
+from kctl.client.application.telemetry.standard_metrics import ADMIN
 from kctl.client.cluster import ClusterClient
 from kctl.client.connections.asyncio_transport import AsyncioTransport
 from kctl.client.connections.loop_thread import ForkGuard
@@ -25,6 +28,9 @@ class AdminCalls:
             raise UsageError(f"config must be an AdminConfig, not {type(config).__name__}")
         self._config = config
         self._client = ClusterClient(config.client_settings(), AsyncioTransport())
+        self._reporter = (
+            TelemetryReporter(self._client, ADMIN, lambda _window: [], dict) if config.enable_metrics_push else None
+        )
         self._fork_guard = ForkGuard("administration client")
         self._is_closed = False
 
@@ -39,7 +45,18 @@ class AdminCalls:
         """Close the connections; calls in progress raise ClusterUnreachable."""
         self._is_closed = True
         if not self._fork_guard.is_in_child:
+            if self._reporter is not None:
+                await self._reporter.close()
             await self._client.close()
+
+    async def client_instance_id(self, timeout_ms: int) -> UUID:
+        """Return the id that the brokers have given to this client for its telemetry (KIP-714).
+
+        Raises ApiError (REQUEST_TIMED_OUT; UNSUPPORTED_VERSION if the brokers receive no metrics), ClusterUnreachable,
+        and UsageError without enable_metrics_push=True.
+        """
+        self._require_open()
+        return await fetch_client_instance_id(self._reporter, timeout_ms)
 
     async def _read(self, name: str, work: Callable[[ClusterClient], Awaitable[T]], timeout_ms: int | None) -> T:
         return await self._call(name, work, timeout_ms, is_repeatable=True)
@@ -55,10 +72,7 @@ class AdminCalls:
         *,
         is_repeatable: bool,
     ) -> T:
-        if self._fork_guard.is_in_child:
-            raise UsageError(self._fork_guard.problem)
-        if self._is_closed:
-            raise UsageError("the administration client is closed")
+        self._require_open()
         limit_ms = self._limit_ms(timeout_ms)
         client = self._client.for_call(limit_ms)
         deadline = client.deadline(limit_ms)
@@ -78,6 +92,12 @@ class AdminCalls:
             if is_sent and not is_repeatable:
                 text += "; the brokers may have performed it"
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT, text) from None
+
+    def _require_open(self) -> None:
+        if self._fork_guard.is_in_child:
+            raise UsageError(self._fork_guard.problem)
+        if self._is_closed:
+            raise UsageError("the administration client is closed")
 
     def _limit_ms(self, timeout_ms: int | None) -> int:
         if timeout_ms is None:

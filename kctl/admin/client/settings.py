@@ -9,6 +9,7 @@ from typing import Any, Self
 from kctl.admin.client.arguments import check_number
 from kctl.client.connections.transport import Security
 from kctl.client.settings import PLAINTEXT, RETRY_BACKOFF_MS, RETRY_BACKOFF_MS_MAX, ClientSettings, parse_servers
+from kctl.errors import UsageError
 from kctl.model import INT32_MAX
 
 
@@ -28,6 +29,8 @@ class AdminConfig:
     retry_backoff_ms: int = RETRY_BACKOFF_MS
     retry_backoff_max_ms: int = RETRY_BACKOFF_MS_MAX
     socket_connection_setup_timeout_ms: int = 5_000
+    enable_metrics_push: bool = False
+    """Whether metrics are sent to brokers that have a receiver of client metrics and subscribe to them (KIP-714)."""
 
     def __post_init__(self) -> None:
         """Raise UsageError, which names the setting."""
@@ -36,6 +39,8 @@ class AdminConfig:
             *("retry_backoff_max_ms", "socket_connection_setup_timeout_ms"),
         ):
             check_number(name, getattr(self, name), low=1, high=INT32_MAX)
+        if not isinstance(self.enable_metrics_push, bool):
+            raise UsageError(f"enable_metrics_push must be True or False, not {self.enable_metrics_push!r}")
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str], **overrides: Any) -> Self:

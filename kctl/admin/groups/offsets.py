@@ -10,7 +10,7 @@ from typing import Any
 
 from kctl.client.cluster import ClusterClient
 from kctl.client.connections.transport import Connection
-from kctl.client.consuming.committed_offsets import CommittedOffset
+from kctl.client.consuming.committed_offsets import CommittedOffset, commit_version
 from kctl.client.consuming.positions import NO_EPOCH
 from kctl.client.outcome import Outcome, outcome_of, raise_if
 from kctl.client.retrying import COORDINATOR_MOVED
@@ -84,7 +84,7 @@ async def commit_offsets(
     )
 
     async def send_to(connection: Connection) -> Outcomes:
-        response = await connection.send(request, OffsetCommitResponse)
+        response = await connection.send(request, OffsetCommitResponse, version=commit_version(connection))
         results = {
             TopicPartition(topic.name, partition.partition_index): partition.error_code
             for topic in response.topics

@@ -23,8 +23,11 @@ from kctl.client.application.consumer_records import (
 )
 from kctl.client.application.offset_lookups import OffsetLookups, note_outcome
 from kctl.client.application.settings import ConsumerConfig, Deserializer, Subscription, as_is
+from kctl.client.application.telemetry.payload import Metric
+from kctl.client.application.telemetry.standard_metrics import consumer_metrics
+from kctl.client.connections.traffic import Window
 from kctl.client.connections.transport import Connection
-from kctl.client.consuming.committed_offsets import CommittedOffset, commit_offsets
+from kctl.client.consuming.committed_offsets import CommittedOffset, commit_offsets, no_topic_id
 from kctl.client.consuming.fetching.fetcher import Fetcher, Part
 from kctl.client.consuming.fetching.runner import FetchRunner, Recovery
 from kctl.client.consuming.groups.consumer import CLOSE_MS, GroupConsumer
@@ -183,6 +186,7 @@ class AsyncConsumer(OffsetLookups, Generic[K, V]):
 
     async def _close(self, commit: bool, timeout_ms: int) -> None:
         is_cancelled = False
+        last_push = self._start_last_push(timeout_ms)
         for _ in range(2):
             try:
                 await self._end(commit=commit, timeout_ms=timeout_ms)
@@ -192,7 +196,7 @@ class AsyncConsumer(OffsetLookups, Generic[K, V]):
         for task in list(self._shared):
             task.cancel()
         try:
-            await asyncio.gather(*self._shared, return_exceptions=True)
+            await asyncio.gather(*self._shared, last_push, return_exceptions=True)
         finally:
             await self._client.close()
         if is_cancelled:
@@ -413,6 +417,20 @@ class AsyncConsumer(OffsetLookups, Generic[K, V]):
             }
         return found | {f"records-lag.{tp}": lag for tp, lag in lags.items()}
 
+    def _telemetry(self, window: Window) -> list[Metric]:
+        return consumer_metrics(self.metrics(), window)
+
+    def _telemetry_resource(self) -> dict[str, str]:
+        config = self._config
+        member_id = None if self._group is None else self._group.metadata.member_id
+        attributes = {
+            "client_rack": config.client_rack,
+            "group_id": config.group_id,
+            "group_instance_id": config.group_instance_id,
+            "group_member_id": member_id,
+        }
+        return {name: text for name, text in attributes.items() if text}
+
     def _announce_commit(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
         announce_commit(self._config.interceptors, offsets)
 
@@ -515,12 +533,20 @@ class AsyncConsumer(OffsetLookups, Generic[K, V]):
         if self._group is not None:
             await self._share(self._group.commit(offsets, timeout_ms=timeout_ms))
             return
-        history = ReadHistory() if self._fetches is None else self._fetches.fetcher.history
+        fetches = self._fetches
+        history = ReadHistory() if fetches is None else fetches.fetcher.history
+        topic_id = no_topic_id if fetches is None else fetches.topic_id
         commits = {tp: history.commit_of(tp, at) for tp, at in offsets.items()}
 
         async def send_to(connection: Connection) -> None:
             codes = await commit_offsets(
-                connection, group_id, commits, member_id="", generation=-1, group_instance_id=None
+                connection,
+                group_id,
+                commits,
+                member_id="",
+                generation=-1,
+                group_instance_id=None,
+                topic_id=topic_id,
             )
             for tp, code in codes.items():
                 if code is not ErrorCode.NONE:

@@ -10,12 +10,16 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Self
+from uuid import UUID
 
 from kctl.client.application.settings import ProducerConfig
+from kctl.client.application.telemetry.payload import Metric
+from kctl.client.application.telemetry.reporter import TelemetryReporter, fetch_client_instance_id
+from kctl.client.application.telemetry.standard_metrics import PRODUCER, producer_metrics
 from kctl.client.cluster import ClusterClient
 from kctl.client.connections.asyncio_transport import AsyncioTransport
-from kctl.client.connections.loop_thread import ForkGuard
-from kctl.client.connections.shared_work import SharedWork
+from kctl.client.connections.loop_thread import ForkGuard, SharedWork
+from kctl.client.connections.traffic import Window
 from kctl.client.consuming.groups.metadata import GroupMetadata, require_offsets
 from kctl.client.consuming.positions import Position
 from kctl.client.producing.batches import RecordMetadata
@@ -26,7 +30,7 @@ from kctl.client.producing.transaction import Transaction
 from kctl.errors import ApiError, ErrorCode, KctlError, UsageError
 from kctl.model import TopicPartition
 from kctl.output.quantities import counted
-from kctl.system.reference_cycles import copy_of
+from kctl.system.reference_cycles import copy_of, weak_call
 
 logger = logging.getLogger(__name__)
 
@@ -72,6 +76,15 @@ class AsyncProducer(Generic[K, V]):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._work = SharedWork()
         self._producer: Producer | None = None
+        self._measured: Producer | None = None
+        """The producer whose metrics are pushed, also while it is closed."""
+        self._reporter = (
+            TelemetryReporter(
+                self._client, PRODUCER, weak_call(self._telemetry, []), weak_call(self._telemetry_resource, {})
+            )
+            if config.enable_metrics_push
+            else None
+        )
         self._transaction: Transaction | None = None
         self._is_in_transaction = False
         self._ending: asyncio.Task[None] | None = None
@@ -93,7 +106,7 @@ class AsyncProducer(Generic[K, V]):
         except BaseException:
             await self._work.run(self._client.close(), "close a producer")
             raise
-        self._producer = Producer(
+        self._producer = self._measured = Producer(
             self._client,
             config.producer_settings(),
             transaction=self._transaction,
@@ -158,6 +171,23 @@ class AsyncProducer(Generic[K, V]):
     def metrics(self) -> dict[str, float]:
         """Totals since the start, and the state of the buffer; times in ms, sizes in bytes."""
         return self._opened().metrics()
+
+    async def client_instance_id(self, timeout_ms: int) -> UUID:
+        """Return the id that the brokers have given to this client for its telemetry (KIP-714).
+
+        Raises ApiError (REQUEST_TIMED_OUT; UNSUPPORTED_VERSION if the brokers receive no metrics), ClusterUnreachable,
+        and UsageError with enable_metrics_push=False.
+        """
+        self._opened()
+        return await self._work.run(fetch_client_instance_id(self._reporter, timeout_ms), "get a client instance id")
+
+    def _telemetry(self, window: Window) -> list[Metric]:
+        producer = self._measured
+        return [] if producer is None else producer_metrics(producer.metrics(), producer.take_queue_times(), window)
+
+    def _telemetry_resource(self) -> dict[str, str]:
+        transactional_id = self._config.transactional_id
+        return {} if transactional_id is None else {"transactional_id": transactional_id}
 
     async def begin_transaction(self) -> None:
         """Start a transaction.  Raises UsageError without a transactional id, and inside a transaction."""
@@ -229,6 +259,7 @@ class AsyncProducer(Generic[K, V]):
 
     async def _close(self, timeout_ms: int | None) -> None:
         producer, self._producer = self._producer, None
+        started_ms = self._client.transport.monotonic_ms()
         try:
             if producer is not None:
                 with contextlib.suppress(TimeoutError, KctlError):  # the coordinator aborts after the timeout
@@ -239,6 +270,10 @@ class AsyncProducer(Generic[K, V]):
                 if producer is not None:
                     await producer.stop(UsageError("the producer was closed before the record was acknowledged"))
             finally:
+                if self._reporter is not None:
+                    used_ms = self._client.transport.monotonic_ms() - started_ms
+                    await self._reporter.close(None if timeout_ms is None else max(0, timeout_ms - used_ms))
+                self._measured = None
                 await self._client.close()
 
     async def _finish(self, producer: Producer) -> None:

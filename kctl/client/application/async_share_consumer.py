@@ -13,6 +13,9 @@ from kctl.client.application.consumer_records import K, RawRecord, Unprepared, V
 from kctl.client.application.offset_lookups import ApplicationClient
 from kctl.client.application.settings import Deserializer
 from kctl.client.application.share_settings import ShareConsumerConfig
+from kctl.client.application.telemetry.payload import Metric
+from kctl.client.application.telemetry.standard_metrics import share_consumer_metrics
+from kctl.client.connections.traffic import Window
 from kctl.client.consuming.groups.consumer import CLOSE_MS
 from kctl.client.consuming.sharing.session import AcknowledgeType
 from kctl.client.consuming.sharing.share_group import Delivery, OnAcknowledged, ShareGroup
@@ -82,7 +85,7 @@ class AsyncShareConsumer(ApplicationClient, Generic[K, V]):
         `on_acknowledged` gets a partition, the offsets whose acknowledgement has a response, and its error or None.  It
         is called on the event loop, which it must not block.
         """
-        super().__init__(config.client_settings())
+        super().__init__(config.client_settings(), has_telemetry=config.enable_metrics_push)
         self._config = config
         self._key_deserializer = without_waiting(key_deserializer or config.key_deserializer)
         self._value_deserializer = without_waiting(value_deserializer or config.value_deserializer)
@@ -136,10 +139,11 @@ class AsyncShareConsumer(ApplicationClient, Generic[K, V]):
             return  # The member belongs to the process that has forked.
         self._is_closed = True
         self._notify()
+        last_push = self._start_last_push(timeout_ms)
         await self._end(accept=accept, timeout_ms=timeout_ms)
         for task in list(self._shared):
             task.cancel()
-        await asyncio.gather(*self._shared, return_exceptions=True)
+        await asyncio.gather(*self._shared, last_push, return_exceptions=True)
         await self._client.close()
 
     async def _end(self, *, accept: bool, timeout_ms: int) -> None:
@@ -306,6 +310,13 @@ class AsyncShareConsumer(ApplicationClient, Generic[K, V]):
             "assigned-partitions": len(self._group.partitions),
             "join-total": self._group.joins,
         }
+
+    def _telemetry(self, window: Window) -> list[Metric]:
+        return share_consumer_metrics(self.metrics(), window)
+
+    def _telemetry_resource(self) -> dict[str, str]:
+        attributes = {"client_rack": self._config.client_rack, "group_id": self._config.group_id}
+        return {name: text for name, text in attributes.items() if text}
 
     # Internals.
 

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Generic, Self, TypeVar, overload
+from uuid import UUID
 
 from kctl.client.application.async_consumer import AsyncConsumer, Offset
 from kctl.client.application.consumer_records import ConsumerRecord, K, V
@@ -146,6 +147,14 @@ class Consumer(Generic[K, V]):
                 yield from consumer.intercepted(record)
                 if consumer.must_attend(part):
                     break
+
+    def client_instance_id(self, timeout_ms: int) -> UUID:
+        """Return the id that the brokers have given to this client for its telemetry (KIP-714).
+
+        Raises ApiError (REQUEST_TIMED_OUT; UNSUPPORTED_VERSION if the brokers receive no metrics), ClusterUnreachable,
+        and UsageError with enable_metrics_push=False.
+        """
+        return self._opened().run(self._consumer.client_instance_id(timeout_ms))
 
     def metrics(self) -> dict[str, float]:
         """Totals since the subscription or assignment, and present values; names as of Kafka's metrics of consumers.

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Generic, Self, TypeVar
+from uuid import UUID
 
 from kctl.client.application.async_producer import AsyncProducer, K, V
 from kctl.client.application.record_future import RecordFuture, settle_all
@@ -132,6 +133,14 @@ class Producer(Generic[K, V]):
         """Totals since the start, and the state of the buffer; times in ms, sizes in bytes."""
         self._opened()
         return self._producer.metrics()
+
+    def client_instance_id(self, timeout_ms: int) -> UUID:
+        """Return the id that the brokers have given to this client for its telemetry (KIP-714).
+
+        Raises ApiError (REQUEST_TIMED_OUT; UNSUPPORTED_VERSION if the brokers receive no metrics), ClusterUnreachable,
+        and UsageError with enable_metrics_push=False.
+        """
+        return self._run(self._producer.client_instance_id(timeout_ms))
 
     def begin_transaction(self) -> None:
         """Start a transaction.  Raises UsageError without a transactional id, and inside a transaction."""

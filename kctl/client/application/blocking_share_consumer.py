@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, Self, TypeVar, overload
+from uuid import UUID
 
 from kctl.client.application.async_share_consumer import ITERATION_POLL_MS, AsyncShareConsumer, ShareRecord
 from kctl.client.application.consumer_records import K, V
@@ -147,6 +148,14 @@ class ShareConsumer(Generic[K, V]):
     def assignment(self) -> set[TopicPartition]:
         """The partitions of which records are fetched; other members may have the same ones."""
         return self._on_loop(lambda: self._consumer.assignment)
+
+    def client_instance_id(self, timeout_ms: int) -> UUID:
+        """Return the id that the brokers have given to this client for its telemetry (KIP-714).
+
+        Raises ApiError (REQUEST_TIMED_OUT; UNSUPPORTED_VERSION if the brokers receive no metrics), ClusterUnreachable,
+        and UsageError with enable_metrics_push=False.
+        """
+        return self._opened().run(self._consumer.client_instance_id(timeout_ms))
 
     def metrics(self) -> dict[str, float]:
         """Totals since the subscription; names as of Kafka's metrics of share consumers."""

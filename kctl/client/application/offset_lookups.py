@@ -7,18 +7,24 @@ import os
 import time
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from typing import Any, TypeVar
+from uuid import UUID
 
 from kctl.client.application.settings import ConsumerConfig
+from kctl.client.application.telemetry.payload import Metric
+from kctl.client.application.telemetry.reporter import TelemetryReporter, fetch_client_instance_id
+from kctl.client.application.telemetry.standard_metrics import CONSUMER
 from kctl.client.cluster import ClusterClient
 from kctl.client.connections.asyncio_transport import AsyncioTransport
+from kctl.client.connections.traffic import Window
 from kctl.client.connections.transport import Connection
-from kctl.client.consuming.committed_offsets import CommittedOffset, committed_offsets
+from kctl.client.consuming.committed_offsets import CommittedOffset, committed_offsets, no_topic_id, takes_topic_ids
 from kctl.client.consuming.list_offsets import EARLIEST, LATEST, OffsetAt, list_offsets
 from kctl.client.consuming.positions import Position
 from kctl.client.properties.values import BY_DURATION, iso_duration_ms
 from kctl.client.settings import ClientSettings
 from kctl.errors import ApiError, ErrorCode, UsageError
 from kctl.model import TopicPartition
+from kctl.system.reference_cycles import weak_call
 
 T = TypeVar("T")
 
@@ -32,14 +38,46 @@ def note_outcome(task: asyncio.Task[Any]) -> None:
 class ApplicationClient:
     """What consumers have in common: a client of the cluster, and work that outlives its caller.  Owner: event loop."""
 
-    def __init__(self, settings: ClientSettings) -> None:
+    def __init__(self, settings: ClientSettings, *, has_telemetry: bool) -> None:
         self._client = ClusterClient(settings, AsyncioTransport())
+        self._reporter = (
+            TelemetryReporter(
+                self._client, CONSUMER, weak_call(self._telemetry, []), weak_call(self._telemetry_resource, {})
+            )
+            if has_telemetry
+            else None
+        )
         self._shared: dict[asyncio.Task[Any], None] = {}
         """Work that goes on if its caller is cancelled."""
         self._preparing: asyncio.Task[None] | None = None
         """What a deserializer waits for."""
         self._is_closed = False
         self._pid = os.getpid()
+
+    async def client_instance_id(self, timeout_ms: int) -> UUID:
+        """Return the id that the brokers have given to this client for its telemetry (KIP-714).
+
+        Raises ApiError (REQUEST_TIMED_OUT; UNSUPPORTED_VERSION if the brokers receive no metrics), ClusterUnreachable,
+        and UsageError with enable_metrics_push=False.
+        """
+        self._require_open()
+        return await self._share(fetch_client_instance_id(self._reporter, timeout_ms))
+
+    def _telemetry(self, window: Window) -> list[Metric]:
+        """Return the metrics of this consumer."""
+        raise NotImplementedError
+
+    def _telemetry_resource(self) -> dict[str, str]:
+        """Return the attributes of this consumer."""
+        raise NotImplementedError
+
+    def _start_last_push(self, timeout_ms: int) -> asyncio.Task[None]:
+        """Begin to end the telemetry, with the metrics of now."""
+        return asyncio.create_task(self._end_telemetry(timeout_ms), name="end client telemetry")
+
+    async def _end_telemetry(self, timeout_ms: int) -> None:
+        if self._reporter is not None:
+            await self._reporter.close(timeout_ms)
 
     async def _share(self, work: Coroutine[Any, Any, T]) -> T:
         """Return the result of work that goes on when the caller is cancelled."""
@@ -89,7 +127,7 @@ class OffsetLookups(ApplicationClient):
     """The part of AsyncConsumer that needs no subscription."""
 
     def __init__(self, config: ConsumerConfig) -> None:
-        super().__init__(config.client_settings())
+        super().__init__(config.client_settings(), has_telemetry=config.enable_metrics_push)
         self._config = config
 
     async def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
@@ -107,7 +145,9 @@ class OffsetLookups(ApplicationClient):
         group_id = self._group_id()
 
         async def send_to(connection: Connection) -> dict[TopicPartition, CommittedOffset]:
-            return await committed_offsets(connection, group_id, partitions)
+            names = {tp.topic for tp in partitions}
+            topic_id = (await self._client.metadata(names)).topic_id if takes_topic_ids(connection) else no_topic_id
+            return await committed_offsets(connection, group_id, partitions, topic_id=topic_id)
 
         return await self._share(
             self._client.on_coordinator(group_id, send_to, codes={ErrorCode.UNSTABLE_OFFSET_COMMIT})

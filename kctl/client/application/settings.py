@@ -94,6 +94,8 @@ class ProducerConfig:
     """At most 5 with idempotence.  Without it, one batch of a partition is in flight, which keeps the order."""
     allow_auto_create_topics: bool = True
     """Whether `send` lets brokers with auto.create.topics.enable create a topic that does not exist."""
+    enable_metrics_push: bool = True
+    """Whether metrics are sent to brokers that have a receiver of client metrics and subscribe to them (KIP-714)."""
     transactional_id: str | None = None
     transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS
     partitioner: Partitioner | None = None
@@ -223,6 +225,8 @@ class ConsumerConfig:
     socket_connection_setup_timeout_ms: int = CONNECT_TIMEOUT_MS_MAX
     metadata_max_age_ms: int = METADATA_MAX_AGE_MS
     """How soon added partitions, and new topics that match a pattern, are read."""
+    enable_metrics_push: bool = True
+    """Whether metrics are sent to brokers that have a receiver of client metrics and subscribe to them (KIP-714)."""
     key_deserializer: Deserializer = as_is
     value_deserializer: Deserializer = as_is
     interceptors: Sequence[ConsumerInterceptor] = ()

@@ -55,6 +55,8 @@ class ShareConsumerConfig:
     retry_backoff_max_ms: int = RETRY_BACKOFF_MS_MAX
     socket_connection_setup_timeout_ms: int = CONNECT_TIMEOUT_MS_MAX
     metadata_max_age_ms: int = METADATA_MAX_AGE_MS
+    enable_metrics_push: bool = True
+    """Whether metrics are sent to brokers that have a receiver of client metrics and subscribe to them (KIP-714)."""
     key_deserializer: Deserializer = as_is
     value_deserializer: Deserializer = as_is
 

@@ -9,7 +9,6 @@ import socket
 from collections.abc import Awaitable, Sequence
 from typing import Generic, NamedTuple, TypeVar, cast
 
-from kctl.client.connections.authentication import Dialogue, Finished, RawToken, Send, advance, negotiate
 from kctl.client.connections.frame_receiver import FrameReceiver, PendingResponses
 from kctl.client.connections.framing import (
     SIZE,
@@ -22,6 +21,7 @@ from kctl.client.connections.framing import (
     request_frame,
     response_of,
 )
+from kctl.client.connections.login.authentication import Dialogue, Finished, RawToken, Send, advance, negotiate
 from kctl.client.connections.transport import (
     Budget,
     ClosedAtFirstRequest,
@@ -281,7 +281,7 @@ class AsyncioConnection:
         """Authenticate with SASL.  Raises AuthenticationFailed and ConnectionLost."""
         security = self._security
         assert security is not None
-        from kctl.client.connections.authentication import authenticate  # noqa: PLC0415 - PLAINTEXT and SSL need no SASL
+        from kctl.client.connections.login.authentication import authenticate  # noqa: PLC0415 - PLAINTEXT and SSL need no SASL
 
         # In threads: tokens come from files and servers, and hashing a password takes long.
         client = await asyncio.to_thread(security.sasl_client, self._host, timeout_ms)
@@ -367,7 +367,7 @@ class AsyncioConnection:
     def _error_of(self, error: OSError, action: str) -> KctlError:
         """Return the error for a failed connection; those of TLS name the property to change."""
         if self._security is not None and self._security.uses_tls:
-            from kctl.client.connections.tls_errors import error_of_tls  # noqa: PLC0415 - imports ssl
+            from kctl.client.connections.login.tls_errors import error_of_tls  # noqa: PLC0415 - imports ssl
 
             return error_of_tls(error, self.address, action)
         kind = ConnectionClosed if is_closed(error) else ConnectionLost

@@ -11,7 +11,6 @@ import time
 from collections.abc import Awaitable, Coroutine, Sequence
 from typing import Any, TypeVar, cast
 
-from kctl.client.connections.authentication import Dialogue, Finished, RawToken, Send, advance, negotiate
 from kctl.client.connections.framing import (
     SIZE,
     correlation_id_of,
@@ -22,6 +21,7 @@ from kctl.client.connections.framing import (
     request_frame,
     response_of,
 )
+from kctl.client.connections.login.authentication import Dialogue, Finished, RawToken, Send, advance, negotiate
 from kctl.client.connections.transport import (
     Budget,
     ClosedAtFirstRequest,
@@ -272,7 +272,7 @@ class BlockingConnection:
 
     def _authenticate(self, security: Security, timeout_ms: int, end_s: float) -> None:
         """Authenticate with SASL.  Raises AuthenticationFailed and ConnectionLost."""
-        from kctl.client.connections.authentication import authenticate  # noqa: PLC0415 - PLAINTEXT and SSL need no SASL
+        from kctl.client.connections.login.authentication import authenticate  # noqa: PLC0415 - PLAINTEXT and SSL need no SASL
 
         client = security.sasl_client(self._host, max(1, int((end_s - time.monotonic()) * 1000)))
         dialogue = authenticate(security.mechanism, client, self.versions)
@@ -363,7 +363,7 @@ class BlockingConnection:
     def _error_of(self, error: OSError, action: str) -> KctlError:
         """Return the error for a failed connection; those of TLS name the property to change."""
         if self._security is not None and self._security.uses_tls:
-            from kctl.client.connections.tls_errors import error_of_tls  # noqa: PLC0415 - imports ssl
+            from kctl.client.connections.login.tls_errors import error_of_tls  # noqa: PLC0415 - imports ssl
 
             return error_of_tls(error, self.address, action)
         text = error.strerror or str(error)

@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from kctl.client.connections.sasl_settings import SaslSettings, sasl_settings
+from kctl.client.connections.login.sasl_settings import SaslSettings, sasl_settings
 from kctl.client.settings import PLAINTEXT
 from kctl.errors import AuthenticationFailed, ConfigError
 from kctl.security.sasl_client import OAuthBearerClient, PlainClient, SaslClient
@@ -19,7 +19,7 @@ from kctl.security.sasl_client import OAuthBearerClient, PlainClient, SaslClient
 if TYPE_CHECKING:
     import ssl
 
-    from kctl.client.connections.tokens import TokenSource
+    from kctl.client.connections.login.tokens import TokenSource
     from kctl.security.tls import TlsSettings
 
 PROTOCOLS = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -129,7 +129,7 @@ class ClientSecurity:
         return lifetime_ms * (_RENEW_PERCENT_MIN + os.urandom(1)[0] % _RENEW_PERCENT_SPREAD) // 100
 
     def _oauth_client(self, sasl: SaslSettings, timeout_ms: int) -> SaslClient:
-        from kctl.client.connections.tokens import TokenSource  # noqa: PLC0415 - imports an HTTP client
+        from kctl.client.connections.login.tokens import TokenSource  # noqa: PLC0415 - imports an HTTP client
 
         assert sasl.oauth is not None
         if self._tokens is None:
@@ -166,7 +166,7 @@ def _scram_client(sasl: SaslSettings) -> SaslClient:
 
 
 def _gssapi_client(sasl: SaslSettings, host: str) -> SaslClient:
-    from kctl.client.connections.tokens import gssapi_client  # noqa: PLC0415 - imports an optional package
+    from kctl.client.connections.login.tokens import gssapi_client  # noqa: PLC0415 - imports an optional package
 
     try:
         return gssapi_client(sasl, host)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
+from uuid import UUID
 
 from kctl.client.connections.transport import Connection
 from kctl.client.consuming.membership.assignors import NO_GENERATION
 from kctl.client.consuming.positions import NO_EPOCH, Position
 from kctl.errors import ApiError, ErrorCode
-from kctl.model import TopicPartition
+from kctl.model import ZERO_UUID, TopicPartition
 from kctl.protocol.apis.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -27,7 +28,16 @@ from kctl.system.reference_cycles import copy_of
 
 STABLE_VERSION_MIN = 7
 SEVERAL_GROUPS_VERSION_MIN = 8
+TOPIC_IDS_VERSION_MIN = 10
+"""Of OffsetCommit and OffsetFetch: topics have ids and no names (Kafka 4.1)."""
 GROUPS_PER_REQUEST = 100
+
+TopicId = Callable[[str], UUID | None]
+"""Returns the id of the topic whose positions are committed or fetched, if it is known."""
+
+
+def no_topic_id(_: str) -> None:
+    """Return no id: topics are identified by their names."""
 
 
 class CommittedOffset(NamedTuple):
@@ -62,18 +72,35 @@ def groups_per_request(connection: Connection) -> int:
     return GROUPS_PER_REQUEST if has_several else 1
 
 
+def takes_topic_ids(connection: Connection) -> bool:
+    """Return whether the broker identifies the topics of commits by their ids."""
+    versions = connection.versions
+    return min(versions.highest(OffsetCommitRequest), versions.highest(OffsetFetchRequest)) >= TOPIC_IDS_VERSION_MIN
+
+
+def commit_version(connection: Connection, *, has_ids: bool = False) -> int:
+    """Return the version of OffsetCommit to send, without or with the ids of all topics."""
+    return _version(connection, OffsetCommitRequest, has_ids=has_ids)
+
+
+def _version(connection: Connection, request_class: type, *, has_ids: bool) -> int:
+    highest = connection.versions.highest(request_class)
+    return highest if has_ids else min(highest, TOPIC_IDS_VERSION_MIN - 1)
+
+
 async def fetch_commits(
     connection: Connection,
     groups: Mapping[str, list[OffsetFetchRequestTopic] | None],
     *,
     require_stable: bool = False,
     member_epoch: tuple[str, int] | None = None,
+    has_ids: bool = False,
 ) -> dict[str, list[OffsetFetchResponseTopic] | ApiError]:
     """Return the commits of these partitions, or of all partitions with None; the error of a group, if it has one.
 
-    `member_epoch` is the id and the epoch of a member of the consumer protocol, which the broker checks.  At most
-    `groups_per_request` groups.  Partitions have errors of their own.  Groups that the response does not
-    contain are absent.
+    `member_epoch` is the id and the epoch of a member of the consumer protocol, which the broker checks.  `has_ids`:
+    the topics of request and response have ids and no names.  At most `groups_per_request` groups.  Partitions have
+    errors of their own.  Groups that the response does not contain are absent.
     """
     if groups_per_request(connection) > 1:
         member_id, epoch = member_epoch or (None, NO_GENERATION)
@@ -84,7 +111,8 @@ async def fetch_commits(
             ],
             require_stable=require_stable,
         )
-        response = await connection.send(request, OffsetFetchResponse)
+        version = _version(connection, OffsetFetchRequest, has_ids=has_ids)
+        response = await connection.send(request, OffsetFetchResponse, version=version)
         return {group.group_id: _error(group.error_code) or group.topics for group in response.groups}
     ((group_id, topics),) = groups.items()
     request = OffsetFetchRequest(group_id=group_id, topics=topics, require_stable=require_stable)
@@ -99,33 +127,70 @@ async def committed_offsets(
     *,
     may_be_unstable: bool = False,
     member_epoch: tuple[str, int] | None = None,
+    topic_id: TopicId = no_topic_id,
 ) -> dict[TopicPartition, CommittedOffset]:
     """Return the commits of the partitions that have one.
 
-    `member_epoch` as in `fetch_commits`.  Raises ApiError with the coordinator's error, among others
-    UNSTABLE_OFFSET_COMMIT while a transaction with offset commits is open (KIP-447; brokers before 2.5 return the
-    offset committed before it, as with `may_be_unstable`).
+    Raises as `commits_or_errors`, and ApiError with the first error of a partition.
     """
+    found = await commits_or_errors(
+        connection,
+        group_id,
+        partitions,
+        may_be_unstable=may_be_unstable,
+        member_epoch=member_epoch,
+        topic_id=topic_id,
+    )
+    commits: dict[TopicPartition, CommittedOffset] = {}
+    for tp, commit in found.items():
+        if isinstance(commit, ApiError):
+            raise copy_of(commit)
+        commits[tp] = commit
+    return commits
+
+
+async def commits_or_errors(
+    connection: Connection,
+    group_id: str,
+    partitions: Collection[TopicPartition],
+    *,
+    may_be_unstable: bool = False,
+    member_epoch: tuple[str, int] | None = None,
+    topic_id: TopicId = no_topic_id,
+) -> dict[TopicPartition, CommittedOffset | ApiError]:
+    """Return the commits of the partitions that have one, and the errors of partitions.
+
+    `member_epoch` as in `fetch_commits`.  A broker that takes topic ids returns no commit of an earlier topic of the
+    same name if `topic_id` has the ids of all topics, and UNKNOWN_TOPIC_ID for one that it does not know.  Raises
+    ApiError with the coordinator's error, among others UNSTABLE_OFFSET_COMMIT while a transaction with offset commits
+    is open (KIP-447; brokers before 2.5 return the offset committed before it, as with `may_be_unstable`).
+    """
+    by_topic = _by_topic(partitions)
+    names = _names_by_id(by_topic, topic_id) if takes_topic_ids(connection) else {}
+    ids = {name: found for found, name in names.items()}
     topics = [
-        OffsetFetchRequestTopic(name=topic, partition_indexes=numbers)
-        for topic, numbers in _by_topic(partitions).items()
+        OffsetFetchRequestTopic(name=topic, topic_id=ids.get(topic, ZERO_UUID), partition_indexes=numbers)
+        for topic, numbers in by_topic.items()
     ]
     is_stable = not may_be_unstable and connection.versions.highest(OffsetFetchRequest) >= STABLE_VERSION_MIN
-    fetched = await fetch_commits(connection, {group_id: topics}, require_stable=is_stable, member_epoch=member_epoch)
+    fetched = await fetch_commits(
+        connection, {group_id: topics}, require_stable=is_stable, member_epoch=member_epoch, has_ids=bool(names)
+    )
     found = fetched.get(group_id, [])
     if isinstance(found, ApiError):
         raise copy_of(found)
-    committed: dict[TopicPartition, CommittedOffset] = {}
+    commits: dict[TopicPartition, CommittedOffset | ApiError] = {}
     for topic in found:
-        for partition in topic.partitions:
+        name = names.get(topic.topic_id) if names else topic.name
+        for partition in () if name is None else topic.partitions:
+            tp = TopicPartition(name or "", partition.partition_index)
             if error := _error(partition.error_code):
-                raise copy_of(error)
-            if partition.committed_offset >= 0:
-                tp = TopicPartition(topic.name, partition.partition_index)
-                committed[tp] = CommittedOffset(
+                commits[tp] = error
+            elif partition.committed_offset >= 0:
+                commits[tp] = CommittedOffset(
                     partition.committed_offset, partition.committed_leader_epoch, partition.metadata or ""
                 )
-    return committed
+    return commits
 
 
 async def commit_offsets(
@@ -136,8 +201,16 @@ async def commit_offsets(
     member_id: str,
     generation: int,
     group_instance_id: str | None,
+    topic_id: TopicId = no_topic_id,
 ) -> dict[TopicPartition, ErrorCode]:
-    """Commit offsets as a member of a generation; return the error code of each partition."""
+    """Commit offsets as a member of a generation; return the error code of each partition.
+
+    A broker that takes topic ids refuses offsets of a topic that was deleted (UNKNOWN_TOPIC_ID), also if there is
+    another one of its name, provided that `topic_id` has the ids of all topics.
+    """
+    by_topic = _by_topic(offsets)
+    names = _names_by_id(by_topic, topic_id) if takes_topic_ids(connection) else {}
+    ids = {name: found for found, name in names.items()}
     request = OffsetCommitRequest(
         group_id=group_id,
         generation_id=generation,
@@ -146,6 +219,7 @@ async def commit_offsets(
         topics=[
             OffsetCommitRequestTopic(
                 name=topic,
+                topic_id=ids.get(topic, ZERO_UUID),
                 partitions=[
                     OffsetCommitRequestPartition(
                         partition_index=number,
@@ -156,15 +230,23 @@ async def commit_offsets(
                     for number in numbers
                 ],
             )
-            for topic, numbers in _by_topic(offsets).items()
+            for topic, numbers in by_topic.items()
         ],
     )
-    response = await connection.send(request, OffsetCommitResponse)
+    version = commit_version(connection, has_ids=bool(names))
+    response = await connection.send(request, OffsetCommitResponse, version=version)
     return {
-        TopicPartition(topic.name, partition.partition_index): ErrorCode.of(partition.error_code)
+        TopicPartition(name, partition.partition_index): ErrorCode.of(partition.error_code)
         for topic in response.topics
+        if (name := names.get(topic.topic_id) if names else topic.name) is not None
         for partition in topic.partitions
     }
+
+
+def _names_by_id(names: Collection[str], topic_id: TopicId) -> dict[UUID, str]:
+    """Return the topics by their ids; none if one of them has no known id."""
+    found = {found: name for name in names if (found := topic_id(name)) is not None and found != ZERO_UUID}
+    return found if len(found) == len(names) else {}
 
 
 def _by_topic(partitions: Collection[TopicPartition]) -> dict[str, list[int]]:

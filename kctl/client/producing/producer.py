@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from kctl.client.cluster import ClusterClient
+from kctl.client.connections.traffic import Spread
 from kctl.client.producing.accumulator import NOT_IDEMPOTENT, Accumulator, PartitionQueue
 from kctl.client.producing.batches import Batch, Delivery, size_of
 from kctl.client.producing.partitioners import AdaptivePartitioner, Partitioner, StickyPartitioner
@@ -202,6 +203,10 @@ class Producer:
             "buffer_limit_bytes": self._settings.buffered_bytes_max,
             "requests_in_flight": self._sender.brokers.in_flight,
         }
+
+    def take_queue_times(self) -> Spread:
+        """Return how long batches have waited until they were sent, since the last call, in ms."""
+        return self._results.counters.take_queue_times()
 
     @property
     def is_full(self) -> bool:

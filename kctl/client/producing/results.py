@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from kctl.client.connections.traffic import Spread
 from kctl.client.producing.accumulator import Accumulator, PartitionQueue
 from kctl.client.producing.batches import Batch, Delivery, OnResult, RecordMetadata
 from kctl.errors import ApiError, ErrorCode, KctlError
@@ -49,12 +50,19 @@ class ProducerCounters:
     request_s: float = 0.0
     request_s_max: float = 0.0
     connections_failed: int = 0
+    queue_times: Spread = field(default_factory=Spread)
+    """How long batches have waited until they were sent for the first time, in ms."""
 
     def add_request(self, took_s: float) -> None:
         """Count a request with a response."""
         self.requests += 1
         self.request_s += took_s
         self.request_s_max = max(self.request_s_max, took_s)
+
+    def take_queue_times(self) -> Spread:
+        """Return the times since the last call."""
+        times, self.queue_times = self.queue_times, Spread()
+        return times
 
     def metrics(self) -> dict[str, float]:
         """Totals since the start; times in ms, sizes in bytes."""

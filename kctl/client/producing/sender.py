@@ -252,6 +252,9 @@ class Sender:
                 transactional_id=None if self.transaction is None else self.transaction.transactional_id,
             )
             started_s = broker.sent_s = loop.time()
+            for _, batch in sent:
+                if batch.attempts == 1:
+                    self._results.counters.queue_times.add(started_s * 1000 - batch.opened_ms)
             if self._settings.acks == 0:
                 await connection.post(request)
                 results = {queue.tp: (-1, -1) for queue, _ in sent}

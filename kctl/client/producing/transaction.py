@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from typing import Any, Self
 
 from kctl.client.cluster import ClusterClient, CoordinatorType
-from kctl.client.connections.shared_work import SharedWork
+from kctl.client.connections.loop_thread import SharedWork
 from kctl.client.connections.transport import Connection
 from kctl.client.consuming.committed_offsets import CommittedOffset, commit_of
 from kctl.client.consuming.groups.metadata import CommitFailed, GroupMetadata

@@ -3,7 +3,7 @@
 The commands check the properties of the clients that they use: each those of AdminClientConfig, one that reads records
 those of ConsumerConfig, one that writes records those of ProducerConfig.  A property of another client is ignored, so
 that a file may be shared; one that is in no client is reported.  docs/reference/client-properties.md shows this table.
-Security properties are checked further by kctl.client.connections.sasl_settings and kctl.security.tls.  Pure.
+Security properties are checked further by kctl.client.connections.login.sasl_settings and kctl.security.tls.  Pure.
 """
 
 from __future__ import annotations
@@ -98,7 +98,6 @@ _BYTES = ": as bytes; other classes are refused"
 _NO_JAVA = "kctl loads no Java classes; remove it"
 _BOOTSTRAPS = "bootstrap.servers are tried whenever no broker is connected"
 _NO_METRICS = "the client keeps no metrics"
-_NO_TELEMETRY = "the client sends no telemetry"
 _OS_BUFFERS = "the operating system sizes the buffers of sockets"
 _ONE_BACKOFF = "; others open a lost connection again after retry.backoff.ms"
 _BROKER_VERIFIES = "the broker verifies tokens"
@@ -180,7 +179,7 @@ _COMMON = (
     _unused("metrics.num.samples", "ACP", integer(low=1), _NO_METRICS),
     _unused("metrics.recording.level", "ACP", one_of("INFO", "DEBUG", "TRACE"), _NO_METRICS),
     _unused("metrics.sample.window.ms", "ACP", long_integer(low=0), _NO_METRICS),
-    _unused("enable.metrics.push", "ACP", switch, _NO_TELEMETRY),
+    _obeyed("enable.metrics.push", "ACP", switch, PYTHON, "; commands send no metrics"),
     _refused("config.providers", "ACP", "no providers are loaded; write the values, or references in a profile"),
     _refused("security.providers", "ACP", _NO_JAVA),
     _refused("bootstrap.controllers", "A", "kctl connects to brokers; use bootstrap.servers"),

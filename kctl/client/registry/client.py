@@ -15,7 +15,7 @@ import time
 from typing import Any, TypeVar
 from urllib.parse import quote, urlsplit
 
-from kctl.client.connections.tokens import shut_down_after
+from kctl.client.connections.login.tokens import shut_down_after
 from kctl.client.registry.schema import (
     Reference,
     RegisteredSchema,

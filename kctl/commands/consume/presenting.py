@@ -19,13 +19,13 @@ from kctl.output.quantities import counted
 from kctl.records.header import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from kctl.model import TopicPartition
     from kctl.output.console import Console
 
-    ToText = Callable[[TopicPartition, Record], bytes]
-    """The text of a record.  Raises UsageError."""
+    ToText = Callable[[TopicPartition, Sequence[Record]], Iterator[bytes]]
+    """Yields the text of records, of one or of several at once.  Raises UsageError."""
 
 
 Decode = Literal["value", "key", "both"]
@@ -233,22 +233,25 @@ def _in_format(text: str, null_marker: bytes | None, *, reversible: bool) -> ToT
     pieces = parse_format(text)
     writer = FormatWriter(pieces, null_marker)
     if not reversible:
-        return writer.write
+        return writer.write_all
     round_trip = RoundTrip(pieces, null_marker)
 
-    def write(tp: TopicPartition, record: Record) -> bytes:
-        written = writer.write(tp, record)
-        round_trip.check(tp, record, written)
-        return written
+    def write(tp: TopicPartition, records: Sequence[Record]) -> Iterator[bytes]:
+        for record in records:
+            written = writer.write(tp, record)
+            round_trip.check(tp, record, written)
+            yield written
 
     return write
 
 
 def _value_lines(null: bytes, *, is_indented: bool) -> ToText:
-    def write(_: TopicPartition, record: Record) -> bytes:
-        value = null if record.value is None else record.value
+    def line(value: bytes) -> bytes:
         if is_indented and (document := indented(value.decode(errors="surrogateescape"))) is not None:
             value = document.encode(errors="surrogateescape")
         return value + b"\n"
+
+    def write(_: TopicPartition, records: Sequence[Record]) -> Iterator[bytes]:
+        yield b"".join([line(null if record.value is None else record.value) for record in records])
 
     return write

@@ -15,7 +15,15 @@ from kctl.client.consuming.positions import LogTruncated, reset_positions
 from kctl.commands.consume.group import group_reading, read_in_group
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.options.values import format_time, known_time
-from kctl.commands.reading.items import RecordRow, decoded_item, record_item, record_lines, record_row
+from kctl.commands.reading.items import (
+    RecordRow,
+    csv_rows,
+    decoded_item,
+    plain_rows,
+    record_item,
+    record_lines,
+    record_row,
+)
 from kctl.commands.reading.options import (
     CONTINUE_REMEDY,
     ScanProgress,
@@ -379,12 +387,14 @@ def _row_writers(run: Invocation, stream: RowStream, reading: Reading) -> Writer
     """Return the functions that show records as rows or JSON."""
     if reading.formatter:
         return Writers(_decoding_writer(run, stream, reading.formatter), stream.flush)
-    writes_lines = run.console.format is Format.JSONL
-    return Writers(
-        _writer(run, stream, decodes=reading.presenting.decodes),
-        stream.flush,
-        _line_writer(run.console) if writes_lines else None,
-    )
+    write_all = None
+    if run.console.format is Format.JSONL:
+        write_all = _line_writer(run.console)
+    elif run.console.format is Format.PLAIN and not run.console.is_human:
+        write_all = _rows_writer(run.console, plain_rows)
+    elif run.console.format is Format.CSV:
+        write_all = _rows_writer(run.console, csv_rows)
+    return Writers(_writer(run, stream, decodes=reading.presenting.decodes), stream.flush, write_all)
 
 
 def _writer(run: Invocation, stream: RowStream, *, decodes: bool) -> Show:
@@ -418,16 +428,27 @@ def _line_writer(console: Console) -> ShowAll:
     return write_all
 
 
+def _rows_writer(console: Console, rows_of: Callable[[TopicPartition, Sequence[Record]], str]) -> ShowAll:
+    """Return the function that shows records as rows of plain or csv."""
+
+    def write_all(tp: TopicPartition, records: Sequence[Record]) -> None:
+        for start in range(0, len(records), _LINES_AT_ONCE):
+            console.rows(rows_of(tp, records[start : start + _LINES_AT_ONCE]))
+
+    return write_all
+
+
 def _text_writers(console: Console, to_text: ToText) -> Writers:
     """Return the functions that write records as text."""
 
     def write(tp: TopicPartition, decoded: DecodedRecord) -> bool:
-        console.data(to_text(tp, decoded.record))
+        write_all(tp, [decoded.record])
         return True
 
     def write_all(tp: TopicPartition, records: Sequence[Record]) -> None:
-        for record in records:
-            console.data(to_text(tp, record))
+        for start in range(0, len(records), _LINES_AT_ONCE):
+            for text in to_text(tp, records[start : start + _LINES_AT_ONCE]):
+                console.data(text)
 
     return Writers(write, console.flush, write_all)
 

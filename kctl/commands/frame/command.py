@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 import typer
 import typer.core
 
-from kctl.client.guard import SentChanges
+from kctl.client.connections.guard import SentChanges
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help.text import summary_of, write_command_help
 from kctl.commands.frame.invocation import Invocation

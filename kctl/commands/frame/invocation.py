@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kctl.client.cluster import ClusterClient
 from kctl.client.connections.blocking_transport import BlockingTransport, run_blocking
+from kctl.client.connections.guard import Guard, SentChanges
 from kctl.client.connections.transport import Budget
-from kctl.client.guard import Guard, SentChanges
 from kctl.client.settings import client_settings, parse_resolved
 from kctl.commands.frame.exit_status import ExitStatus, Refused
 from kctl.commands.frame.options.option_types import Duration

@@ -53,7 +53,9 @@ def json_record(line: bytes) -> ReadRecord | None:
     if not line.strip():
         return None
     try:
-        return read_record(json.loads(line))
+        # What begins like this is UTF-8; the module json would find that out for every line.
+        text = line.decode(errors="surrogatepass") if line.startswith(b'{"') else line
+        return read_record(json.loads(text))
     except (ValueError, RecursionError) as error:
         raise UsageError(json_problem(error)) from None
 

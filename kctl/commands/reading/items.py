@@ -10,15 +10,16 @@ import json
 from json.encoder import encode_basestring as encode_text
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-from kctl.commands.frame.options.values import format_time, known_time, parse_any_year_ms
+from kctl.commands.frame.options.values import NO_TIMESTAMP, format_time, known_time, parse_any_year_ms
 from kctl.commands.record_format.reading import ReadRecord
 from kctl.errors import UsageError
 from kctl.output.console import Column
-from kctl.output.quantities import INT32_MAX, INT64_MAX, is_integer
+from kctl.output.quantities import INT32_MAX, INT64_MAX, NOTHING, is_integer
+from kctl.output.table import SPECIAL_CELL_CHARACTERS_MAX, cell, csv_field
 from kctl.records.dump_text import encode_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from kctl.model import TopicPartition
     from kctl.records.header import Record
@@ -182,6 +183,43 @@ def record_row(tp: TopicPartition, record: Record) -> RecordRow:
     )
 
 
+def plain_rows(tp: TopicPartition, records: Iterable[Record]) -> str:
+    """Return the lines of `record_row` in the format plain, without an object for each."""
+    return _rows(tp, records, cell, _plain_text, "\t", "\n")
+
+
+def csv_rows(tp: TopicPartition, records: Iterable[Record]) -> str:
+    """Return the lines of `record_row` in the format csv, without an object for each."""
+    return _rows(tp, records, csv_field, lambda data: csv_field(text_of(data)), ",", "\r\n")
+
+
+def _rows(
+    tp: TopicPartition,
+    records: Iterable[Record],
+    cell_of: Callable[[object], str],
+    text_cell: Callable[[bytes | None], str],
+    separator: str,
+    end: str,
+) -> str:
+    partition, no_headers = str(tp.partition), cell_of([])
+    before_ms, time = NO_TIMESTAMP, cell_of(None)
+    lines = []
+    for offset, timestamp_ms, key, value, headers in records:
+        if timestamp_ms != before_ms:
+            before_ms, time = timestamp_ms, cell_of(format_time(timestamp_ms))
+        shown = cell_of(header_cells(headers)) if headers else no_headers
+        lines.append(separator.join((partition, str(offset), time, text_cell(key), text_cell(value), shown)))
+    return end.join((*lines, ""))
+
+
+def _plain_text(data: bytes | None) -> str:
+    if data is None:
+        return NOTHING
+    text = data.decode(errors="surrogateescape")
+    is_as_it_is = len(text) > SPECIAL_CELL_CHARACTERS_MAX and text.isprintable() and "\\" not in text
+    return text if is_as_it_is else cell(text)
+
+
 def header_cells(headers: Sequence[tuple[str, bytes | None]]) -> list[dict[str, str | None]]:
     """Return the headers as the console shows them in one cell: `name=value`, and `name` alone where the value is
     null.
@@ -233,10 +271,11 @@ def read_record(item: object) -> ReadRecord | None:
         raise UsageError("not a JSON object")
     if item.get("type", "record") != "record" and "base_offset" in item:
         return None
-    if unknown := sorted(item.keys() - _FIELDS_READ):
+    if not item.keys() <= _FIELDS_READ:
+        unknown = min(item.keys() - _FIELDS_READ)
         raise UsageError(
-            f"a record has no {unknown[0]!r}; it has value, key, headers, partition, timestamp_ms or time, and with "
-            "base64 value_encoding or key_encoding"
+            f"a record has no {unknown!r}; it has value, key, headers, partition, timestamp_ms or time, and with base64"
+            " value_encoding or key_encoding"
         )
     if "value" not in item:
         raise UsageError('no "value" in it; that of a record without one is null')

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import datetime
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from kctl.commands.frame.options.values import NO_TIMESTAMP
@@ -12,6 +13,7 @@ from kctl.commands.record_format.syntax import (
     NULL_ESCAPED,
     Fixed,
     HeadersPiece,
+    NumberForm,
     NumberPiece,
     Piece,
     TextForm,
@@ -207,6 +209,7 @@ class FormatWriter:
 
     def __init__(self, pieces: tuple[Piece, ...], null_marker: bytes | None = None) -> None:
         self._writes = _compiled(pieces, b"" if null_marker is None else null_marker)
+        self._template = _template(pieces)
         self._written = 0
 
     def write(self, tp: TopicPartition, record: Record) -> bytes:
@@ -223,6 +226,58 @@ class FormatWriter:
         )
         self._written += 1
         return b"".join([write(fields) for write in self._writes])
+
+    def write_all(self, tp: TopicPartition, records: Iterable[Record]) -> Iterator[bytes]:
+        """Yield what `write` returns for the records, of several at once if none can fail.  Raises as `write` does."""
+        if self._template is None:
+            for record in records:
+                yield self.write(tp, record)
+            return
+        text, values_of = self._template.of(tp)
+        lines = [
+            text % values if None not in (values := values_of(record)) else self.write(tp, record) for record in records
+        ]
+        yield b"".join(lines)
+
+
+class _Template(NamedTuple):
+    """A format whose pieces are bytes and decimal numbers of the record, as a format of the operator %."""
+
+    pieces: tuple[Piece, ...]
+    values_of: Callable[[Record], tuple[object, ...]]
+    """The values of a record that differ between the records of a partition."""
+
+    def of(self, tp: TopicPartition) -> tuple[bytes, Callable[[Record], tuple[object, ...]]]:
+        """Return the text of this partition, and the function that returns its values."""
+        fixed = {"topic": tp.topic.encode(), "partition": b"%d" % tp.partition}
+        text = b""
+        for piece in self.pieces:
+            if isinstance(piece, (TextPiece, NumberPiece)) and piece.field not in fixed:
+                text += b"%d" if isinstance(piece, NumberPiece) else b"%b"
+            else:
+                data = piece.data if isinstance(piece, Fixed) else fixed[getattr(piece, "field", "")]
+                text += data.replace(b"%", b"%%")
+        return text, self.values_of
+
+
+def _template(pieces: tuple[Piece, ...]) -> _Template | None:
+    """Return the template of the format; None if it has other pieces."""
+    places = []
+    for piece in pieces:
+        match piece:
+            case Fixed() | NumberPiece(_, "partition", NumberForm(base=10)) | TextPiece(_, "topic", TextForm.RAW):
+                continue
+            case NumberPiece(_, field, NumberForm(base=10)) | TextPiece(_, field, TextForm.RAW) if field in _PLACES:
+                places.append(_PLACES[field])
+            case _:
+                return None
+    if len(places) > 1:
+        return _Template(pieces, itemgetter(*places))
+    return _Template(pieces, (lambda record: (record[places[0]],)) if places else lambda _: ())
+
+
+_PLACES: dict[str, int] = {"offset": 0, "timestamp": 1, "key": 2, "value": 3}
+"""Where a record has the fields."""
 
 
 def _compiled(pieces: tuple[Piece, ...], null: bytes) -> list[_Write]:

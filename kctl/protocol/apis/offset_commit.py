@@ -1,13 +1,16 @@
-"""OffsetCommit (key 8, versions 0-9): stores the position of a group in partitions.
+"""OffsetCommit (key 8, versions 0-10): stores the position of a group in partitions.
 
 0: stored in ZooKeeper.  1: member and generation; a timestamp per offset.  2-4: `retention_time_ms`.  3: throttle time.
 6: leader epochs (KIP-320).  7: static members (KIP-345).  8: flexible.  9: members of groups of the consumer protocol
-(KIP-848).
+(KIP-848).  10: topic ids in place of names, so that a topic that was created again gets no offset of the earlier one.
 """
 
 from __future__ import annotations
 
-from kctl.protocol.message import array, int16, int32, int64, request, response, string, struct
+from uuid import UUID
+
+from kctl.model import ZERO_UUID
+from kctl.protocol.message import array, int16, int32, int64, request, response, string, struct, uuid
 
 
 @struct
@@ -29,11 +32,12 @@ class OffsetCommitRequestPartition:
 class OffsetCommitRequestTopic:
     """The partitions of one topic."""
 
-    name: str = string(is_topic=True)
+    name: str = string("0-9", is_topic=True, default="", ignorable=True)
+    topic_id: UUID = uuid("10+", default=ZERO_UUID, ignorable=True)
     partitions: list[OffsetCommitRequestPartition] = array(OffsetCommitRequestPartition)
 
 
-@request(key=8, versions="0-9", flexible="8+", served="0-8")
+@request(key=8, versions="0-10", flexible="8+", served="0-8")
 class OffsetCommitRequest:
     """Sent to the group coordinator."""
 
@@ -60,11 +64,12 @@ class OffsetCommitResponsePartition:
 class OffsetCommitResponseTopic:
     """The results for one topic."""
 
-    name: str = string(is_topic=True)
+    name: str = string("0-9", is_topic=True, default="", ignorable=True)
+    topic_id: UUID = uuid("10+", default=ZERO_UUID, ignorable=True)
     partitions: list[OffsetCommitResponsePartition] = array(OffsetCommitResponsePartition)
 
 
-@response(key=8, versions="0-9", flexible="8+")
+@response(key=8, versions="0-10", flexible="8+")
 class OffsetCommitResponse:
     """The result for each partition."""
 

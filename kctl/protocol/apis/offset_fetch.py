@@ -1,12 +1,15 @@
-"""OffsetFetch (key 9, versions 0-9): the committed offsets of groups.
+"""OffsetFetch (key 9, versions 0-10): the committed offsets of groups.
 
 0: read from ZooKeeper.  2: null for all topics; an error code for the group (KIP-88).  3: throttle time.  5: leader
 epochs (KIP-320).  6: flexible.  7: `require_stable` (KIP-447).  8: several groups in one request (KIP-709).
-9: members of groups of the consumer protocol (KIP-848).
+9: members of groups of the consumer protocol (KIP-848).  10: topic ids in place of names, as in OffsetCommit.
 """
 
 from __future__ import annotations
 
+from uuid import UUID
+
+from kctl.model import ZERO_UUID
 from kctl.protocol.message import (
     array,
     boolean,
@@ -18,6 +21,7 @@ from kctl.protocol.message import (
     response,
     string,
     struct,
+    uuid,
 )
 
 
@@ -25,7 +29,8 @@ from kctl.protocol.message import (
 class OffsetFetchRequestTopic:
     """Partitions of one topic."""
 
-    name: str = string(is_topic=True)
+    name: str = string("0-9", is_topic=True, default="", ignorable=True)
+    topic_id: UUID = uuid("10+", default=ZERO_UUID, ignorable=True)
     partition_indexes: list[int] = array(partition_number)
 
 
@@ -41,7 +46,7 @@ class OffsetFetchRequestGroup:
     """Null for all partitions with a committed offset."""
 
 
-@request(key=9, versions="0-9", flexible="6+", served="0-7")
+@request(key=9, versions="0-10", flexible="6+", served="0-7")
 class OffsetFetchRequest:
     """Sent to the group coordinator."""
 
@@ -72,7 +77,8 @@ class OffsetFetchResponsePartition:
 class OffsetFetchResponseTopic:
     """The partitions of one topic."""
 
-    name: str = string(is_topic=True)
+    name: str = string("0-9", is_topic=True, default="", ignorable=True)
+    topic_id: UUID = uuid("10+", default=ZERO_UUID, ignorable=True)
     partitions: list[OffsetFetchResponsePartition] = array(OffsetFetchResponsePartition)
 
 
@@ -86,7 +92,7 @@ class OffsetFetchResponseGroup:
     """An error of the group."""
 
 
-@response(key=9, versions="0-9", flexible="6+")
+@response(key=9, versions="0-10", flexible="6+")
 class OffsetFetchResponse:
     """The committed offsets."""
 

@@ -20,7 +20,7 @@ from kctl.client import (
     TopicPartition,
 )
 from kctl.errors import ApiError, ErrorCode
-from tests.faults import mixed_groups
+from tests.faults import exactly_once, mixed_groups
 from tests.integration.cli.conftest import KAFKA_4, Kctl
 
 pytestmark = [pytest.mark.parametrize("bootstrap", [KAFKA_4], indirect=True), pytest.mark.timeout(300)]
@@ -73,6 +73,10 @@ def test_members_of_three_clients_and_both_protocols_lose_no_record_when_some_ar
 ) -> None:
     """Ours, librdkafka's and Java's, and one of ours with the classic protocol, as during an upgrade of a group."""
     mixed_groups.play("consumer", 1, tmp_path, kills=2, has_java=True, bootstrap=bootstrap)
+
+
+def test_workers_that_are_killed_write_each_record_once(bootstrap: str, tmp_path: Path) -> None:
+    exactly_once.play("consumer", 1, tmp_path, count=600, kills=1, bootstrap=bootstrap)
 
 
 def test_partitions_are_shared_without_a_pause_and_committed_before_they_are_revoked(
@@ -132,6 +136,46 @@ def test_members_are_told_what_the_coordinator_refuses(bootstrap: str, topic: st
             with pytest.raises(ApiError):  # Its member has another id now.
                 await producer.send_offsets(member, {TopicPartition(topic, 0): 7})
             await producer.abort_transaction()
+
+    asyncio.run(run())
+
+
+def test_a_topic_that_was_created_again_gets_no_commit_of_the_earlier_one(
+    bootstrap: str, topic: str, kctl: Kctl
+) -> None:
+    async def run() -> None:
+        tp = TopicPartition(topic, 0)
+        servers = ProducerConfig(bootstrap_servers=bootstrap)
+        earlier = ConsumerConfig(bootstrap_servers=bootstrap, group_id=topic, auto_offset_reset="earliest")
+        async with AsyncProducer(servers) as producer, AsyncConsumer(earlier) as reader:
+            for number in range(5):
+                await (await producer.send(topic, b"%d" % number, partition=0))
+            await reader.assign([tp])
+            await poll_until(lambda: reader.position(tp) == 5, reader)
+            await reader.commit()
+            assert await reader.committed([tp]) == {tp: 5}
+            reader.pause([tp])
+            assert kctl(f"topics delete {topic} --yes").status == 0
+            assert kctl(f"topics create {topic} --partitions 3").status == 0
+            with pytest.raises(ApiError, match=re.escape(str(tp))) as refused:
+                await reader.commit({tp: 5})
+            assert refused.value.code is ErrorCode.UNKNOWN_TOPIC_ID
+            assert await reader.committed([tp]) == {}
+        async with AsyncProducer(servers) as producer:
+            for number in range(8):
+                await (await producer.send(topic, b"new %d" % number, partition=0))
+        for protocol in ("classic", "consumer"):
+            settings = ConsumerConfig(
+                bootstrap_servers=bootstrap,
+                group_id=topic,
+                group_protocol=protocol,
+                auto_offset_reset="earliest",
+                enable_auto_commit=False,
+            )
+            async with AsyncConsumer(settings) as consumer:
+                await consumer.subscribe([topic])
+                values = await poll_until(lambda: consumer.positions().get(tp) == 8, consumer)
+                assert values == [b"new %d" % number for number in range(8)]
 
     asyncio.run(run())
 

@@ -23,7 +23,7 @@ import pytest
 from kafka import KafkaProducer
 
 from kctl.cli import main
-from kctl.client.guard import is_change
+from kctl.client.connections.guard import is_change
 from kctl.commands.frame.command import ChangingCommand
 from kctl.commands.frame.query import QueryCommand
 from kctl.commands.frame.root import all_commands

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 from uuid import UUID
 
-from kctl.client.guard import is_change
+from kctl.client.connections.guard import is_change
 from kctl.client.settings import ClientSettings
 from kctl.errors import MalformedRequest
 from kctl.model import TopicPartition, topic_name_problem
@@ -56,6 +56,7 @@ NOT_CONTROLLER = 41
 UNKNOWN_TOPIC = 3
 NOT_LEADER = 6
 OUT_OF_RANGE = 1
+UNKNOWN_TOPIC_ID = 100
 NO_SUCH_GROUP = 69
 NO_COORDINATOR = 15
 OUT_OF_ORDER = 45
@@ -157,6 +158,8 @@ class FakeGroup:
     """Of commits of clients."""
     epochs: dict[TopicPartition, int] = field(default_factory=dict)
     """Leader epochs of commits of clients."""
+    topic_ids: dict[TopicPartition, UUID] = field(default_factory=dict)
+    """The topics of commits of clients."""
 
     @property
     def reported_state(self) -> str:
@@ -642,21 +645,28 @@ class FakeCluster:
 
     def _offset_fetch(self, _broker: int, request: Any) -> Any:
         if not request.groups:
-            return offset_fetch.OffsetFetchResponse(topics=self._committed(request.group_id))
+            return offset_fetch.OffsetFetchResponse(topics=self._committed(request.group_id, request.topics))
         return offset_fetch.OffsetFetchResponse(
             groups=[
                 offset_fetch.OffsetFetchResponseGroup(
-                    group_id=group.group_id, topics=self._committed(group.group_id), error_code=0
+                    group_id=group.group_id, topics=self._committed(group.group_id, group.topics), error_code=0
                 )
                 for group in request.groups
             ],
         )
 
-    def _committed(self, group_id: str) -> list[Any]:
+    def _committed(self, group_id: str, requested: Any) -> list[Any]:
+        """All commits, but with topic ids none of an earlier topic of the same name."""
         group = self.groups.get(group_id, FakeGroup())
+        has_ids = any(topic.topic_id.int for topic in requested or [])
         topics: dict[str, Any] = {}
         for tp, offset in group.offsets.items():
-            topic = topics.setdefault(tp.topic, offset_fetch.OffsetFetchResponseTopic(name=tp.topic, partitions=[]))
+            topic_id = UUID(int=self.topic_ids.get(tp.topic, 0))
+            if has_ids and group.topic_ids.get(tp, topic_id) != topic_id:
+                continue
+            topic = topics.setdefault(
+                tp.topic, offset_fetch.OffsetFetchResponseTopic(name=tp.topic, topic_id=topic_id, partitions=[])
+            )
             topic.partitions.append(
                 offset_fetch.OffsetFetchResponsePartition(
                     partition_index=tp.partition,
@@ -670,22 +680,27 @@ class FakeCluster:
 
     def _offset_commit(self, _broker: int, request: Any) -> Any:
         group = self.groups.setdefault(request.group_id, FakeGroup())
-        error = 25 if group.members else 0
+        names = {number: name for name, number in self.topic_ids.items()}
         topics = []
         for topic in request.topics:
+            name = topic.name or names.get(topic.topic_id.int, "")
+            error = 25 if group.members else 0 if name else UNKNOWN_TOPIC_ID
             for partition in topic.partitions:
                 if not error:
-                    tp = TopicPartition(topic.name, partition.partition_index)
+                    tp = TopicPartition(name, partition.partition_index)
                     group.offsets[tp], group.metadata[tp] = (
                         partition.committed_offset,
                         partition.committed_metadata or "",
                     )
                     group.epochs[tp] = partition.committed_leader_epoch
+                    group.topic_ids[tp] = UUID(int=self.topic_ids.get(name, 0))
             partitions = [
                 offset_commit.OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error)
                 for partition in topic.partitions
             ]
-            topics.append(offset_commit.OffsetCommitResponseTopic(name=topic.name, partitions=partitions))
+            topics.append(
+                offset_commit.OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
+            )
         return offset_commit.OffsetCommitResponse(topics=topics)
 
     def _offset_delete(self, _broker: int, request: Any) -> Any:

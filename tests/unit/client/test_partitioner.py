@@ -16,9 +16,9 @@ from kctl.client.producing.partitioners import (
     DefaultPartitioner,
     RoundRobinPartitioner,
     StickyPartitioner,
-    murmur2,
     partition_of_key,
 )
+from kctl.records.compiled.key_hash import murmur2
 from tests.rows import for_rows
 
 

@@ -91,6 +91,29 @@ def test_iteration_counts_only_returned_records(cluster: FakeCluster) -> None:
         assert consumer.poll(WAIT_MS)[-1].offset == 9
 
 
+def test_a_topic_that_was_created_again_gets_no_commit_of_the_earlier_one(cluster: FakeCluster) -> None:
+    """With topic ids (OffsetCommit and OffsetFetch 10); older brokers compare only names."""
+    for versions, commits in (((0, 10), {}), ((0, 9), {ORDERS: 8})):
+        cluster.versions[8] = cluster.versions[9] = versions
+        group = f"billing-{versions[1]}"
+        with Consumer(config(cluster, group_id=group)) as consumer:
+            consumer.assign([ORDERS])
+            assert read(consumer, 1) == [b"0"]
+            consumer.pause([ORDERS])
+            consumer.commit({ORDERS: 7})
+            assert consumer.committed([ORDERS]) == {ORDERS: 7}
+            cluster.create("orders")
+            if commits:
+                consumer.commit({ORDERS: 8})
+            else:
+                with pytest.raises(ApiError, match="orders-0") as refused:
+                    consumer.commit({ORDERS: 8})
+                assert refused.value.code is ErrorCode.UNKNOWN_TOPIC_ID
+            assert consumer.committed([ORDERS]) == commits
+            with Producer(ProducerConfig(bootstrap_servers=cluster.bootstrap)) as producer:
+                producer.send("orders", "0").result()
+
+
 def test_seek_moves_back_and_forth(cluster: FakeCluster) -> None:
     with Consumer(config(cluster, max_poll_records=2)) as consumer:
         consumer.assign([ORDERS])

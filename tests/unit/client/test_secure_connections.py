@@ -24,9 +24,9 @@ import pytest
 from kctl.client.cluster import ClusterClient
 from kctl.client.connections.asyncio_transport import AsyncioTransport
 from kctl.client.connections.blocking_transport import BlockingTransport, run_blocking
-from kctl.client.connections.sasl_settings import sasl_settings
+from kctl.client.connections.login.sasl_settings import sasl_settings
+from kctl.client.connections.login.tokens import TokenSource, unsecured_token
 from kctl.client.connections.security import ClientSecurity
-from kctl.client.connections.tokens import TokenSource, unsecured_token
 from kctl.client.connections.transport import Transport
 from kctl.client.settings import ClientSettings
 from kctl.errors import AuthenticationFailed, ClusterUnreachable, ConfigError

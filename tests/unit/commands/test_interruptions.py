@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from kctl.client.guard import SentChanges, changed_items, is_refusal
+from kctl.client.connections.guard import SentChanges, changed_items, is_refusal
 from kctl.errors import ApiError, ErrorCode
 from kctl.model import TopicPartition
 from kctl.protocol.apis.alter_client_quotas import AlterClientQuotasRequest, RequestEntityData, RequestEntryData

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
+import itertools
 from typing import Any
 
 import pytest
 
-from kctl.commands.reading.items import read_record, record_item
+from kctl.commands.reading.items import RecordRow, csv_rows, plain_rows, read_record, record_item, record_row
 from kctl.errors import UsageError
 from kctl.model import TopicPartition
+from kctl.output.console import Console, Format
 from kctl.records.header import Record
 from tests.rows import for_rows
 
@@ -49,3 +52,37 @@ def test_fields_without_an_effect_are_refused_by_name(item: Any, message: str) -
 def test_what_dump_log_writes_is_read() -> None:
     assert read_record(BATCH) is None
     assert read_record({**DUMPED, "key": "k", "value": None}) == (b"k", None, (), None, None)
+
+
+TEXTS = [
+    None,
+    b"",
+    b"-",
+    b'""',
+    b"--",
+    b"ab",
+    b"abc",
+    b"a\tb\n",
+    b"\\",
+    b"abc\\def",
+    "né".encode(),
+    b"\xff\xfe",
+    b"\x1b[31m",
+]
+
+
+def test_rows_of_several_records_are_those_of_the_stream() -> None:
+    tp = TopicPartition("orders", 3)
+    records = [
+        Record(offset, timestamp_ms, key, value, headers)
+        for timestamp_ms in (-1, 1_000, 1_800_000_000_000, -1)
+        for offset, (key, value) in enumerate(itertools.product(TEXTS, TEXTS))
+        for headers in ((), (("a=b", None), ("g,h", b"\x00,1")))
+    ]
+    for chosen, rows_of in ((Format.PLAIN, plain_rows), (Format.CSV, csv_rows)):
+        console = Console(io.StringIO(), io.StringIO(), format=chosen, header=False)
+        with console.stream(RecordRow) as stream:
+            for record in records:
+                stream.write(record_row(tp, record))
+        assert isinstance(console.stdout, io.StringIO)
+        assert rows_of(tp, records) == console.stdout.getvalue()

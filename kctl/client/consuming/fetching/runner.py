@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
+from uuid import UUID
 
 from kctl.client.cluster import ClusterClient
 from kctl.client.connections.transport import ConnectionLost
@@ -79,6 +80,7 @@ class FetchRunner(Generic[R]):
         self._metadata: ClusterMetadata | None = None
         self._metadata_end_ms = 0
         self._topic_ids = TopicIds()
+        """Those that the positions belong to."""
         self._misses: dict[str, int] = {}
         self._failure: KctlError | None = None
         """An error of no partition, which the application has not seen yet."""
@@ -92,6 +94,10 @@ class FetchRunner(Generic[R]):
         self._backoff_ms = client.settings.retry_backoff_ms
         self._broker_backoff_ms: dict[int, int] = {}
         self._reported: KctlError | None = None
+
+    def topic_id(self, topic: str) -> UUID | None:
+        """Return the id of the topic that the positions belong to, as far as it is known."""
+        return self._topic_ids.get(topic)
 
     def start(self) -> None:
         """Start the fetches, unless they are running."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from kctl.client.cluster import ClusterClient
 from kctl.client.connections.transport import ConnectionLost
-from kctl.client.consuming.committed_offsets import CommittedOffset, commit_offsets
+from kctl.client.consuming.committed_offsets import CommittedOffset, TopicId, commit_offsets
 from kctl.client.consuming.fetching.fetcher import GONE, Fetcher
 from kctl.client.consuming.groups.metadata import CommitFailed
 from kctl.client.consuming.groups.progress import GroupProgress
@@ -23,6 +23,7 @@ from kctl.system.reference_cycles import copy_of
 _OF_PARTITIONS = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
         ErrorCode.TOPIC_AUTHORIZATION_FAILED,
         ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
         ErrorCode.OFFSET_METADATA_TOO_LARGE,
@@ -53,6 +54,7 @@ class GroupCommits:
         runner: MembershipRunner,
         progress: GroupProgress,
         fetcher: Fetcher[Any],
+        topic_id: TopicId,
         on_committed: Callable[[Mapping[TopicPartition, CommittedOffset]], None],
     ) -> None:
         self.count = self.error_count = 0
@@ -63,6 +65,7 @@ class GroupCommits:
         self._runner = runner
         self._progress = progress
         self._fetcher = fetcher
+        self._topic_id = topic_id
         self._on_committed = on_committed
         self._committing = asyncio.Lock()
 
@@ -124,6 +127,7 @@ class GroupCommits:
                 member_id=member.member_id,
                 generation=generation,
                 group_instance_id=member.settings.group_instance_id,
+                topic_id=self._topic_id,
             )
         except (ConnectionLost, ClusterUnreachable):
             if is_aside:
@@ -153,6 +157,5 @@ class GroupCommits:
                 raise CommitFailed(member.settings.group_id, tp, code)
             if is_explicit and code is not ErrorCode.NONE and not _may_be_repeated(code):
                 raise ApiError(code, f"{tp}: cannot commit: {code.description}")
-        return not any(map(_may_be_repeated, codes.values())) or (
-            not is_explicit and any(code in _REBALANCED for code in codes.values())
-        )
+        repeated = {code for code in codes.values() if _may_be_repeated(code)} - GONE
+        return not repeated or (not is_explicit and any(code in _REBALANCED for code in codes.values()))

@@ -112,7 +112,7 @@ class GroupConsumer(Generic[R]):
             Recovery(begin, on_lost, on_truncated, on_recreated, self._runner.expect_changed_topics),
         )
         self._fetcher = fetcher
-        self._commits = GroupCommits(client, self._runner, self._progress, fetcher, on_committed)
+        self._commits = GroupCommits(client, self._runner, self._progress, fetcher, self.fetches.topic_id, on_committed)
         self._settlement = GroupSettling(
             client,
             self._runner,

@@ -9,7 +9,12 @@ from typing import Generic, TypeVar
 
 from kctl.client.cluster import ClusterClient
 from kctl.client.connections.transport import ConnectionLost
-from kctl.client.consuming.committed_offsets import committed_offsets
+from kctl.client.consuming.committed_offsets import (
+    CommittedOffset,
+    commits_or_errors,
+    no_topic_id,
+    takes_topic_ids,
+)
 from kctl.client.consuming.fetching.fetcher import GONE
 from kctl.client.consuming.fetching.runner import FetchRunner
 from kctl.client.consuming.groups.commits import GroupCommits
@@ -188,10 +193,16 @@ class GroupSettling(Generic[R]):
         self._fetcher.remove([tp for tp in self._fetcher.partitions if tp not in kept])
 
     async def _look_up_positions(self, given: Collection[TopicPartition]) -> None:
-        committed = await self._request_committed(given)
-        if committed is None:
+        found = await self._request_committed(given)
+        if found is None:
             return  # The member has lost its partitions, or has another epoch now.
-        begun = await self._begin_fresh([tp for tp in given if tp not in committed])
+        committed: dict[TopicPartition, Position] = {}
+        for tp, commit in found.items():
+            if isinstance(commit, ApiError):
+                self._note_late([tp], copy_of(commit))
+            else:
+                committed[tp] = commit.position
+        begun = await self._begin_fresh([tp for tp in given if tp not in found])
         owned = frozenset(self._runner.member.owned)
         positions = {tp: position for tp, position in (*begun.items(), *committed.items()) if tp in owned}
         self._fetcher.set(positions)
@@ -236,20 +247,28 @@ class GroupSettling(Generic[R]):
         self._late.update(dict.fromkeys(tps, self._runner.now_ms() + LATE_MS))
         self._runner.expect_changed_topics()
 
-    async def _request_committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Position] | None:
-        """Return the committed positions; None if the epoch of the member was over."""
+    async def _request_committed(
+        self, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, CommittedOffset | ApiError] | None:
+        """Return the commits, and the errors of topics that are gone; None if the epoch of the member was over."""
         while True:
             member = self._runner.member
             generation = member.generation
             try:
                 connection = await self._runner.connect()
-                found = await committed_offsets(
+                names = {tp.topic for tp in partitions}
+                has_ids = takes_topic_ids(connection)
+                found = await commits_or_errors(
                     connection,
                     member.settings.group_id,
                     partitions,
                     member_epoch=(member.member_id, generation) if isinstance(member, ConsumerMember) else None,
+                    topic_id=(await self._client.metadata(names)).topic_id if has_ids else no_topic_id,
                 )
-                return {tp: commit.position for tp, commit in found.items()}
+                for commit in found.values():
+                    if isinstance(commit, ApiError) and commit.code not in GONE:
+                        raise copy_of(commit)
+                return found
             except (ConnectionLost, ClusterUnreachable) as lost:
                 await self._runner.look_elsewhere(str(lost))
             except ApiError as error:

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cache
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from kctl.client.connections.transport import Connection
 from kctl.client.connections.versions import BrokerVersions
 from kctl.errors import MalformedRequest
 from kctl.model import cluster_id_problem, topic_name_problem
 from kctl.protocol.definition import Field, Role, definition_of
+
+if TYPE_CHECKING:
+    from kctl.client.connections.traffic import Traffic
 
 T = TypeVar("T")
 
@@ -103,10 +106,11 @@ _places: Callable[[type], _Places] = cache(_places_of)
 
 
 class CheckedConnection:
-    """A connection whose responses are checked."""
+    """A connection whose responses are checked, and counted if there is a `traffic`."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, traffic: Traffic | None = None) -> None:
         self._connection = connection
+        self._traffic = traffic
 
     @property
     def address(self) -> str:
@@ -127,8 +131,12 @@ class CheckedConnection:
         self, request: object, response_class: type[T], *, version: int | None = None, timeout_ms: int | None = None
     ) -> T:
         """See Connection.send.  Raises MalformedRequest also for invalid names."""
+        traffic = self._traffic
+        started_ms = 0 if traffic is None else traffic.clock_ms()
         response = await self._connection.send(request, response_class, version=version, timeout_ms=timeout_ms)
         check_names(self.address, request, response)
+        if traffic is not None:
+            traffic.responded(self.address, request, response, started_ms)
         return response
 
     async def post(self, request: object, *, version: int | None = None) -> None:

@@ -48,6 +48,8 @@ READING_APIS = frozenset(
         65,  # DescribeTransactions
         66,  # ListTransactions
         69,  # ConsumerGroupDescribe
+        71,  # GetTelemetrySubscriptions
+        72,  # PushTelemetry
         74,  # ListConfigResources
         75,  # DescribeTopicPartitions
         77,  # ShareGroupDescribe

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
-from kctl.client.connections.sasl_settings import OAuthSettings, SaslSettings
+from kctl.client.connections.login.sasl_settings import OAuthSettings, SaslSettings
 from kctl.errors import AuthenticationFailed, ConfigError, KctlError
 from kctl.limits import Subject, bound
 from kctl.security.sasl_client import GssapiClient, SaslClient
