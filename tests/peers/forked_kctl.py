@@ -96,7 +96,9 @@ class ForkedKctl:
         self.address = address
 
     def start(self, words: Sequence[str], *, streams: Sequence[int], environment: Mapping[str, str]) -> ForkedProcess:
-        """Starts a command in a session of its own; `streams` are its standard streams."""
+        """Starts a command in a session of its own; `streams` are its standard streams, and then its network namespace
+        if that is another one.
+        """
         reports, theirs = os.pipe()
         try:
             request = marshal.dumps({"words": list(words), "environment": dict(environment), "folder": str(ROOT)})
