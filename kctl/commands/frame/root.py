@@ -53,7 +53,7 @@ WORK: dict[str, dict[str, Member]] = {
         "consume": Member("kctl.commands.consume.command", "Read records of a topic."),
         "produce": Member("kctl.commands.produce.command", "Write lines from standard input to a topic."),
         "copy": Member(
-            "kctl.commands.copy", "Copy records of a topic to another topic, which may be in another cluster."
+            "kctl.commands.copy.command", "Copy records of a topic to another topic, which may be in another cluster."
         ),
         "records": Member("kctl.commands.records", "Delete the oldest records of partitions."),
         "perf": Member("kctl.commands.perf", "Measure throughput and latency with test records."),
