@@ -50,7 +50,7 @@ WORK: dict[str, dict[str, Member]] = {
         "metrics": Member("kctl.commands.metrics", "Show the metrics of a broker, or serve those of a cluster."),
     },
     "Records": {
-        "consume": Member("kctl.commands.consume.command", "Read records of a topic."),
+        "consume": Member("kctl.commands.consume.command", "Read records of topics."),
         "produce": Member("kctl.commands.produce.command", "Write lines from standard input to a topic."),
         "copy": Member(
             "kctl.commands.copy.command", "Copy records of a topic to another topic, which may be in another cluster."
