@@ -77,8 +77,8 @@ def test_any_bytes_are_json_columns_and_a_rest_or_have_a_reason(
     known: list[Any], later: list[Any], values: list[bytes | None], copies: int, is_strict: bool
 ) -> None:
     """Also with so many records that the parser gets them together, and among many that it accepts."""
-    samples = ([json.dumps(document) for document in documents] for documents in (known, later))
-    type_ = extended(*map(inferred, samples), "value", is_strict=False)
+    first, second = (inferred(json.dumps(document) for document in documents) for documents in (known, later))
+    type_ = extended(first, second, "value", is_strict=False)
     assert isinstance(type_, Struct)
     filler = [b"{}"] * (RECORD_BY_RECORD_MAX * copies)
     decoder = JsonDecoder(Decoding(Format.JSON, type_, is_strict), "value")

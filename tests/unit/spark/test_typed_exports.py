@@ -146,7 +146,9 @@ def test_a_field_whose_type_changes_has_a_column_for_each_type(tmp_path: Path, t
     """No value becomes null, and the later values are in the columns of the same run."""
     prices: list[Any] = [10, None, 20, 10.5, 30, -0.25, "free", "n/a"]
     cluster = Cluster(1)
-    cluster.value = lambda partition, offset: json.dumps({"id": offset, "order": {"price": prices[offset % 8]}}).encode()
+    cluster.value = lambda partition, offset: json.dumps(
+        {"id": offset, "order": {"price": prices[offset % 8]}}
+    ).encode()
     for count in (3, 3, 2):
         cluster.append(0, count)
         report = run(cluster, tmp_path, table=table, decoding=LENIENT)
