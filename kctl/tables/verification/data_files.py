@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
@@ -18,6 +18,7 @@ from kctl.tables.commits.layout import incarnation_of
 from kctl.tables.exec.decoding.variant_values import json_of
 from kctl.tables.exec.schema.arrow_types import VARIANT_TYPE
 from kctl.tables.exec.schema.column_types import Columns, Format, columns_from_json, leaves
+from kctl.tables.exec.schema.json_text import NotJson
 from kctl.tables.exec.selection.columns import form_of, formed
 from kctl.tables.exec.selection.row_selection import HEADER_LIST
 from kctl.tables.exec.targets.damage import damage_as_arrow_error
@@ -71,9 +72,20 @@ class DataFiles:
     """The data files of one topic."""
 
     def __init__(
-        self, files: Files, paths: Iterable[str], topic: str, *, is_table: bool, more: tuple[str, ...] = ()
+        self,
+        files: Files,
+        paths: Iterable[str],
+        topic: str,
+        *,
+        is_table: bool,
+        more: tuple[str, ...] = (),
+        compares_decoded: bool = False,
     ) -> None:
-        """Read all footers.  `more` are columns that `records` has too, if a file has them.  Raises UnreadableFile."""
+        """Read all footers.  Raises UnreadableFile.
+
+        `more` are columns that `records` has too, if a file has them.  `compares_decoded`: `columns` has decoded keys
+        and values.
+        """
         self.groups: list[RowGroup] = []
         self.missing: list[str] = []
         """Paths without a file."""
@@ -81,6 +93,8 @@ class DataFiles:
         """Columns that all files have in the form of Kafka's records, as texts, or as variants."""
         self.variants: set[str] = set()
         """Those of them that are variants; in files of dead letters they are as in a record."""
+        self.decoded_names: set[str] = set()
+        """Those of them that some files have as other columns, or only in the rest; in dead letters as in a record."""
         self.decoded: Columns | None = None
         """How the files were decoded: by the one with most columns, which are only added; None if that is unknown."""
         self.has_headers = False
@@ -91,6 +105,7 @@ class DataFiles:
         self._topic = topic
         self._is_table = is_table
         self._more = more
+        self._compares_decoded = compares_decoded
         for path in paths:
             try:
                 with damage_as_arrow_error(), files.open(path) as file:
@@ -115,9 +130,14 @@ class DataFiles:
         if self.decoded is None or _width(decoded) >= _width(self.decoded):
             self.decoded = decoded
         texts = {name for name in ("key", "value") if getattr(decoded, name).format is Format.STRING}
-        self.columns = tuple(
-            name for name in self.columns if name in types and is_comparable(name, types[name], is_text=name in texts)
-        )
+        lacking = [
+            name
+            for name in self.columns
+            if name not in types or not is_comparable(name, types[name], is_text=name in texts)
+        ]
+        if self._compares_decoded:
+            self.decoded_names |= {"key", "value"}.intersection(lacking)
+        self.columns = tuple(name for name in self.columns if name not in lacking or name in self.decoded_names)
         self.variants |= {name for name in self.columns if types[name] == VARIANT_TYPE}
         for number in range(metadata.num_row_groups):
             group = metadata.row_group(number)
@@ -134,6 +154,11 @@ class DataFiles:
                     )
                 )
 
+    def leave_out_decoded(self) -> None:
+        """Compare no decoded keys and values, because it is unknown how they were decoded."""
+        self.columns = tuple(name for name in self.columns if name not in self.decoded_names)
+        self.decoded_names = set()
+
     def rows(self, groups: Sequence[RowGroup], *, with_hashes: bool = True) -> Iterator[tuple[RowGroup, Rows]]:
         """Yield the rows of these groups; without hashes, only where they are.  Raises UnreadableFile."""
         for path, of_path in groupby(groups, lambda group: group.path):
@@ -141,6 +166,19 @@ class DataFiles:
                 for group in of_path:
                     for batch in self._batches(parquet, group, self.columns if with_hashes else ()):
                         yield group, self._rows(path, batch, with_hashes=with_hashes)
+
+    def offsets_in(self, paths: Collection[str], incarnations: Mapping[int, int]) -> dict[int, Longs]:
+        """Return the offsets of the rows in these files, in ascending order, by partition.
+
+        Only rows of the given incarnation of each partition count.  Raises UnreadableFile.
+        """
+        found: dict[int, list[Longs]] = {}
+        groups = [group for group in self.groups if group.path in paths]
+        for _, rows in self.rows(groups, with_hashes=False):
+            for partition in np.unique(rows.partitions).tolist():
+                is_mine = (rows.partitions == partition) & (rows.incarnations == incarnations.get(partition, -1))
+                found.setdefault(partition, []).append(rows.offsets[is_mine])
+        return {partition: np.unique(np.concatenate(offsets)) for partition, offsets in found.items()}
 
     def extents(self, incarnations: Mapping[int, int]) -> dict[int, list[Extent]]:
         """Return where the rows of these partitions are, by partition and in ascending order of offsets.
@@ -235,7 +273,7 @@ class DataFiles:
             raise UnreadableFile(f"{self._files.location}/{path} cannot be read: {error}") from error
 
     def _batches(self, parquet: pq.ParquetFile, group: RowGroup, columns: Iterable[str]) -> Iterator[pa.RecordBatch]:
-        wanted = [*IDENTITY, "incarnation", *columns]
+        wanted = [*IDENTITY, "incarnation", *columns, *(f"{name}_rest" for name in self.decoded_names)]
         names = [name for name in wanted if name in parquet.schema_arrow.names]
         count = READ_BYTES * group.rows // max(group.size, 1)
         yield from parquet.iter_batches(
@@ -256,10 +294,14 @@ class DataFiles:
             _longs(batch.column("partition").fill_null(-1)),
             incarnations,
             _longs(batch.column("offset").fill_null(-1)),
-            record_hashes(formed(batch, self.header_form), self.columns)
-            if with_hashes
-            else np.zeros(batch.num_rows, np.uint64),
+            self._hashes(path, batch) if with_hashes else np.zeros(batch.num_rows, np.uint64),
         )
+
+    def _hashes(self, path: str, batch: pa.RecordBatch) -> Hashes:
+        try:
+            return record_hashes(formed(batch, self.header_form), self.columns, self.decoded_names)
+        except NotJson as error:
+            raise UnreadableFile(f"{self._files.location}/{path}: a rest cannot be read: {error}") from error
 
 
 def _width(columns: Columns) -> tuple[int, int]:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from kctl.tables.exec.schema.arrow_types import TIMESTAMP, VARIANT_TYPE
 from kctl.tables.exec.selection.columns import HEADERS, entries_of
+from kctl.tables.verification.decoded_values import content
 
 Hashes = NDArray[np.uint64]
 TYPES = {
@@ -39,6 +40,8 @@ _NULL = 0x6A09E667F3BCC909
 def is_comparable(name: str, type_: pa.DataType, *, is_text: bool) -> bool:
     """Return whether a column of a file has the form that Kafka's records have, or is a variant.
 
+    Decoded keys and values are compared too, where a comparison decodes those of the topic.
+
     `is_text`: the strings of the column are the keys or values of records.  Those of Avro, for example, are not.
     """
     types = pa.types
@@ -53,19 +56,42 @@ def is_comparable(name: str, type_: pa.DataType, *, is_text: bool) -> bool:
     return bool(types.is_integer(type_))
 
 
-def record_hashes(batch: pa.RecordBatch, columns: Collection[str]) -> Hashes:
+def record_hashes(batch: pa.RecordBatch, columns: Collection[str], decoded: Collection[str] = ()) -> Hashes:
     """Return the hash of each record.  Columns that the batch lacks count as null.
+
+    Those of `decoded` that are not as they are in a record are compared by their contents, with those of their rest.
+    Raises NotJson for a rest that is not JSON.
 
     A variant has other hashes than the JSON of which it was made: the batches to compare must both have variants.
     """
     found = np.zeros(batch.num_rows, np.uint64)
     for name in columns:
         index = batch.schema.get_field_index(name)
-        if index >= 0:
+        if name in decoded and not _is_raw(batch, index):
+            found += _mixed(_content_hashes(batch, name) * np.uint64(_FACTORS[name]))
+        elif index >= 0:
             found += _mixed(_column_hashes(batch.column(index), TYPES[name]) * np.uint64(_FACTORS[name]))
         else:
             found += _mixed(np.full(batch.num_rows, _NULL, np.uint64) * np.uint64(_FACTORS[name]))
     return _mixed(found)
+
+
+def _is_raw(batch: pa.RecordBatch, index: int) -> bool:
+    """Return whether a column has keys or values as they are in records, as those of dead letters have."""
+    if index < 0:
+        return False
+    type_ = batch.column(index).type
+    return bool(pa.types.is_binary(type_) or pa.types.is_large_binary(type_))
+
+
+def _content_hashes(batch: pa.RecordBatch, name: str) -> Hashes:
+    """Return the hash of each decoded key or value; a file without a column cannot tell null from an empty object."""
+    both = [
+        batch.column(column).to_pylist() if column in batch.schema.names else [None] * batch.num_rows
+        for column in (name, f"{name}_rest")
+    ]
+    contents = [content(value, rest) for value, rest in zip(*both, strict=True)]
+    return binary_hashes(pa.array(contents, pa.binary()))
 
 
 def at_offsets(hashes: Hashes, offsets: NDArray[np.int64]) -> Hashes:

@@ -14,6 +14,7 @@ from kctl.errors import ApiError, UsageError
 from kctl.model import TopicPartition
 from kctl.tables.commits.existing import ExistingExport, ExportedTopic
 from kctl.tables.exec.schema.column_types import UNDECODED
+from kctl.tables.exec.selection.row_selection import RowSelection
 from kctl.tables.exec.targets.files import Files
 from kctl.tables.exec.targets.target import open_files, require_arrow
 from kctl.tables.formats.kinds import TableKind
@@ -89,11 +90,11 @@ def verify_export(
     if request.from_start and existing.options.kind is TableKind.PARQUET:
         raise UsageError("--from-start is an option for Iceberg and Delta tables: a folder records where it starts")
     if source is not None:
-        return _compare(request, files, existing.topic(request.topic), source, on_progress, existing.options.rows.where)
+        return _compare(request, files, existing.topic(request.topic), source, on_progress, existing.options.rows)
     exported = existing.topic(request.topic)
-    where = existing.options.rows.where
+    rows = existing.options.rows
     return _with_cluster(
-        request, exported.position, lambda found: _compare(request, files, exported, found, on_progress, where)
+        request, exported.position, lambda found: _compare(request, files, exported, found, on_progress, rows)
     )
 
 
@@ -129,7 +130,7 @@ def _compare(
     exported: ExportedTopic,
     source: LiveSource,
     on_progress: Callable[[int], None],
-    where: str,
+    rows: RowSelection,
 ) -> Verification:
     from kctl.tables.exec.decoding.batch_decoder import BatchDecoder  # noqa: PLC0415 - imports pyarrow
     from kctl.tables.exec.decoding.rows import RowFilter  # noqa: PLC0415 - same
@@ -145,7 +146,7 @@ def _compare(
         raise UsageError(f"the export has no partition {absent[0]} of {request.topic}")
     is_table = exported.kind is not TableKind.PARQUET
     paths = (*exported.paths, *exported.dead_letters)
-    data = DataFiles(files, paths, request.topic, is_table=is_table)
+    data = DataFiles(files, paths, request.topic, is_table=is_table, compares_decoded=not rows.select)
     isolation = request.isolation or exported.isolation or Isolation.READ_COMMITTED
     incarnations = {partition: at.incarnation for partition, at in exported.position.partitions.items()}
     firsts = exported.starts
@@ -157,10 +158,20 @@ def _compare(
         aborted=request.isolation is None and exported.isolation is None,
     )
     columns = exported.columns or data.decoded or UNDECODED
-    row_filter = RowFilter(where, columns) if where else None
-    decoder = BatchDecoder(columns) if data.variants else None
+    row_filter = RowFilter(rows.where, columns) if rows.where else None
+    if not columns.are_typed:
+        data.leave_out_decoded()
+    decoder = BatchDecoder(columns) if data.variants or data.decoded_names else None
     topic = Topic(
-        request.topic, source.live, isolation, allowed, source.open_reader, row_filter, decoder, source.log_start
+        request.topic,
+        source.live,
+        isolation,
+        allowed,
+        source.open_reader,
+        row_filter,
+        decoder,
+        data.offsets_in(exported.dead_letters, incarnations) if decoder else {},
+        source.log_start,
     )
     verifier = Verifier(topic, claims, data, is_table=is_table, on_progress=on_progress)
     tallies = verifier.run()

@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from kctl.errors import ApiError
 from kctl.limits import Subject, bound
@@ -211,7 +213,9 @@ class Topic(NamedTuple):
     row_filter: RowFilter | None
     """Of an export with --where."""
     decoder: BatchDecoder | None
-    """Of an export with variants."""
+    """Of an export whose decoded keys or values are compared."""
+    letters: Mapping[int, NDArray[np.int64]]
+    """Offsets of the records that are in dead letters, in ascending order, by partition."""
     log_start: Callable[[TopicPartition], int]
     """Looks up the start of a log, when records are gone that were there."""
 
@@ -324,18 +328,26 @@ class Verifier:
                         if self._topic.row_filter:
                             records, removed = self._topic.row_filter.filtered_records(records)
                             self.filtered += removed
-                        for part in self._as_exported(records):
+                        for part in self._as_exported(tp.partition, records):
                             offsets = part.column("offset").to_numpy()
                             part = formed(part, self._data.header_form)  # noqa: PLW2901 - as exported
-                            ledger.add_records(number, offsets, record_hashes(part, columns))
+                            ledger.add_records(number, offsets, record_hashes(part, columns, self._data.decoded_names))
                 except CorruptRecords as error:
                     raise CorruptRecords(f"{tp}: {error}") from error
 
-    def _as_exported(self, records: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Yield the records with variants if the export has them; dead letters are as they were."""
+    def _as_exported(self, partition: int, records: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Yield the records decoded as those of the export; dead letters are as they were.
+
+        A record that did not fit the columns at the time of its export may fit those of now.
+        """
         if self._topic.decoder is None:
             yield records
             return
+        letters = self._topic.letters.get(partition)
+        if letters is not None:
+            is_letter = pa.array(np.isin(records.column("offset").to_numpy(), letters))
+            yield records.filter(is_letter)
+            records = records.filter(pc.invert(is_letter))
         fitting, misfits, _ = self._topic.decoder.decode(records)
         yield fitting
         if misfits is not None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pyarrow as pa
@@ -187,9 +189,38 @@ def test_records_that_could_not_be_decoded_are_compared_too(tmp_path: Path, kind
         run(cluster, tmp_path, table=TableOptions(kind=kind), decoding=LENIENT)
     found = verify(cluster, tmp_path)
     assert found.is_equal
-    assert found.warnings == ["the column value was not compared: not all files have it as it is in a record"]
+    assert not found.warnings
     max((tmp_path / "_dead_letters").rglob("*.parquet")).unlink()
     assert not verify(cluster, tmp_path).is_equal
+
+
+PRICES: list[Any] = [10, None, 20, 10.5, 30, -0.25, "free", "n/a"]
+
+
+def with_changing_types(partition: int, offset: int) -> bytes:
+    """Also fields that have a column in later files only."""
+    more = {"tags": [{"n": offset}], "big": 2**70} if offset >= 3 else {"later": {"a": offset}}
+    return json.dumps({"id": offset, "order": {"price": PRICES[offset % 8]}, **more}).encode()
+
+
+def test_decoded_values_are_compared_whichever_columns_have_them(tmp_path: Path, kind: TableKind) -> None:
+    cluster = Cluster(1)
+    cluster.value = with_changing_types
+    for count in (3, 3, 2):
+        cluster.append(0, count)
+        run(cluster, tmp_path, table=TableOptions(kind=kind), decoding=LENIENT)
+    found = verify(cluster, tmp_path)
+    assert (found.is_equal, found.warnings) == (True, [])
+    for offset, value in (
+        (1, b'{"id": 1, "order": {"price": 0}, "later": {"a": 1}}'),
+        (4, b'{"id": 4, "order": {"price": 30}, "tags": [{"n": 5}], "big": 1180591620717411303424}'),
+        (5, b'{"id": 5, "order": {"price": -0.25}, "tags": [{"n": 5}], "big": 1180591620717411303425}'),
+        (6, b'{"id": 6, "order": {"price": null}, "tags": [{"n": 6}], "big": 1180591620717411303424}'),
+    ):
+        changed = {offset: value}
+        cluster.value = lambda p, o, changed=changed: changed.get(o) or with_changing_types(p, o)  # type: ignore[misc]
+        row = only_different(verify(cluster, tmp_path))
+        assert (row.offset, row.difference) == (offset, "different")
 
 
 def test_hashes_equal_those_of_earlier_versions(tmp_path: Path) -> None:

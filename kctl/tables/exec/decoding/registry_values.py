@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from datetime import date, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -11,7 +13,17 @@ import pyarrow as pa
 from kctl.client.registry.schema import Schema, SchemaError, split_header
 from kctl.tables.exec.decoding.batch_decoder import DecodedColumn
 from kctl.tables.exec.schema.arrow_types import arrow_type
-from kctl.tables.exec.schema.column_types import NO_ID, Decoding, ListOf, MapOf, Struct, Type
+from kctl.tables.exec.schema.column_types import (
+    NO_ID,
+    Decoding,
+    ListOf,
+    MapOf,
+    Struct,
+    Type,
+    alternative_name,
+    alternatives,
+    is_alternative,
+)
 from kctl.tables.exec.schema.schema_texts import schema_of_text
 
 _CONVERSION_ERRORS = (pa.ArrowException, TypeError, ValueError, OverflowError)
@@ -74,17 +86,35 @@ class RegistryDecoder(ABC):
 
 
 def _converter(type_: Type) -> _Convert | None:
-    """Return a function that turns maps within a value into lists of pairs, as Arrow takes them; None without maps."""
+    """Return a function that makes of a value what Arrow takes; None if it takes the value.
+
+    Maps within a value become lists of pairs, and values that do not fit the column of their field members that have
+    the names of its alternatives.
+    """
     match type_:
         case Struct(fields):
             inner = {name: convert for name, field_type in fields if (convert := _converter(field_type)) is not None}
-            if not inner:
+            named = dict(fields)
+            several = {
+                name: (field_type, others)
+                for name, field_type in fields
+                if not is_alternative(name, named) and (others := alternatives(name, named))
+            }
+            if not inner and not several:
                 return None
-            return lambda value: (
-                None
-                if value is None
-                else {name: inner[name](member) if name in inner else member for name, member in value.items()}
-            )
+
+            def convert_struct(value: dict[str, Any] | None) -> dict[str, Any] | None:
+                if value is None:
+                    return None
+                found = {name: inner[name](member) if name in inner else member for name, member in value.items()}
+                for name, (held, others) in several.items():
+                    if (member := found.get(name)) is not None and not _has(held, member):
+                        other = next((type_ for type_ in others if _has(type_, member)), None)
+                        if other is not None:
+                            found[name], found[alternative_name(name, other)] = None, member
+                return found
+
+            return convert_struct
         case ListOf(item):
             convert_item = _converter(item)
             return (
@@ -96,6 +126,41 @@ def _converter(type_: Type) -> _Convert | None:
             convert = _converter(value_type) or _same
             return lambda value: None if value is None else [(name, convert(item)) for name, item in value.items()]
     return None
+
+
+def _has(type_: Type, value: Any) -> bool:
+    """Return whether a column of this type has the value as it is."""
+    match value:
+        case bool():
+            return type_ == "boolean"
+        case int() | float() if type_ in {"int32", "int64"}:
+            is_whole = isinstance(value, int) or (value.is_integer() and abs(value) < _WHOLE_END)
+            return is_whole and -_ENDS[type_] <= value < _ENDS[type_]
+        case int() | float() if type_ in {"float", "double"}:
+            return _as_float(type_, value) == value or value != value  # noqa: PLR0124 - NaN
+        case str():
+            return type_ == "string"
+        case bytes():
+            return type_ == "binary"
+        case datetime():
+            return type_ == "timestamp"
+        case date():
+            return type_ == "date"
+    return isinstance(value, dict | list) and not isinstance(type_, str)
+
+
+_ENDS = {"int32": 2**31, "int64": 2**63}
+_WHOLE_END = 2**53
+
+
+def _as_float(type_: str, value: float) -> float | None:
+    """Return the nearest number that the type has; None if there is none."""
+    code = "<f" if type_ == "float" else "<d"
+    try:
+        (number,) = struct.unpack(code, struct.pack(code, value))
+    except OverflowError:
+        return None
+    return float(number)
 
 
 def _same(value: Any) -> Any:

@@ -6,8 +6,8 @@ As JSON, a type is a name or an object with one member:
     "variant"
     {"struct": {"id": "int64", "tags": {"list": "string"}, "prices": {"map": "double"}}}
 
-Columns of an export are only added.  A struct gets new fields at its end; a type never changes.  If JSON values of a
-field `price` of type int64 become fractions, the column `price__double` is added, which has those that are no int64.
+Columns of an export are only added.  A struct gets new fields at its end; a type never changes.  If values of a field
+`price` of type int64 become fractions, the column `price__double` is added, which has those that are no int64.
 """
 
 from __future__ import annotations
@@ -32,13 +32,16 @@ EXPORT_SCHEMA_TYPES_MAX = bound(
 
 BINARY = "binary"
 STRING = "string"
-_JSON_SCALARS = ("int64", "double", STRING, "boolean")
+_SCALARS = ("int32", "int64", "float", "double", STRING, BINARY, "boolean")
+"""Types whose values tell which of these they have."""
 VARIANT = "variant"
 """A value of JSON of any kind; only a whole key or value has this type."""
 NAMES = {BINARY, STRING, VARIANT, "boolean", "int32", "int64", "float", "double", "date", "timestamp"}
 _DECIMAL = re.compile(r"decimal\((\d{1,2}),(\d{1,2})\)")
 _NAME = re.compile(r"[^ ,;{}()=.\x00-\x1f\x7f-\x9f\ud800-\udfff]{1,255}")
 """Delta refuses the other characters, and Iceberg's paths of nested fields have dots."""
+_HELD = {("int64", "int32"), ("double", "int32"), ("double", "float")}
+"""(type of a column, type of which it has all values)."""
 _WIDER = {
     frozenset({"int32", "int64"}): "int64",
     frozenset({"int32", "double"}): "double",
@@ -120,19 +123,34 @@ UNDECODED = Columns()
 
 
 def alternative_name(name: str, type_: str) -> str:
-    """Return the name of the column for values of a JSON field that have this type, and not that of its column."""
+    """Return the name of the column for values of a field that have this type, and not that of its column."""
     return f"{name}__{type_}"
 
 
 def alternatives(name: str, fields: Mapping[str, Type]) -> list[str]:
     """Return the types of the columns beside that of a field, which have its values of other types."""
-    return [type_ for type_ in _JSON_SCALARS if fields.get(alternative_name(name, type_)) == type_]
+    return [type_ for type_ in _SCALARS if fields.get(alternative_name(name, type_)) == type_]
 
 
 def is_alternative(name: str, fields: Mapping[str, object]) -> bool:
     """Return whether a field has the name of an alternative of another field."""
     base, _, type_ = name.rpartition("__")
-    return base in fields and type_ in _JSON_SCALARS
+    return base in fields and type_ in _SCALARS
+
+
+def _alternative(held: Type, new: Type, *, has_rest: bool) -> str | None:
+    """Return the type of which a field with a column of type `held` needs another column for values of type `new`.
+
+    Whole numbers of JSON that no double has are in the rest, if there is one.
+    """
+    if (
+        not isinstance(new, str)
+        or new not in _SCALARS
+        or held == new
+        or (isinstance(held, str) and held not in _SCALARS)
+    ):
+        return None
+    return None if (held, new) in _HELD or (has_rest and (held, new) == ("double", "int64")) else new
 
 
 def is_column_name(name: str) -> bool:
@@ -210,8 +228,8 @@ def extended(held: Type, new: Type, name: str, *, is_strict: bool = True, widens
     """`held` with the fields that only `new` has.
 
     `widens`: no file has the type yet, so that numbers may get a wider type.  If the types of a field differ
-    otherwise, with `is_strict` UsageError is raised; else the field keeps the first one, and the struct gets an
-    alternative for the second, unless that is no scalar.
+    otherwise, it keeps the first one, and the struct gets an alternative for the second.  If that is no scalar, or the
+    types are not those of fields, UsageError is raised with `is_strict`; else the first one remains.
     """
     match held, new:
         case Struct(fields), Struct(more):
@@ -219,9 +237,11 @@ def extended(held: Type, new: Type, name: str, *, is_strict: bool = True, widens
             merged = []
             for child, type_ in fields:
                 other = added.pop(child, type_)
+                is_widened = widens and frozenset({type_, other}) in _WIDER
+                if not is_widened and (alternative := _alternative(type_, other, has_rest=not is_strict)):
+                    added.setdefault(alternative_name(child, alternative), alternative)
+                    other = type_
                 merged.append((child, extended(type_, other, f"{name}.{child}", is_strict=is_strict, widens=widens)))
-                if not is_strict and isinstance(other, str) and other not in {type_, "int64" * (type_ == "double")}:
-                    added.setdefault(alternative_name(child, other), other)
             return Struct((*merged, *_without_case_twins(merged, added)))
         case ListOf(item), ListOf(other):
             return ListOf(extended(item, other, f"{name}[]", is_strict=is_strict, widens=widens))
