@@ -33,7 +33,9 @@ class PlainFetchHandler:
         """Serve one request: return the reply, or None for what is left to the other handler."""
         del frame
         version, correlation_id, _, max_wait_ms, min_bytes, max_bytes, topics, positions = request
-        if len(positions) + len(topics) > READ_PER_SLICE_MAX or len({position[:2] for position in positions}) < len(positions):
+        if len(positions) + len(topics) > READ_PER_SLICE_MAX or len({position[:2] for position in positions}) < len(
+            positions
+        ):
             return None
         if len(topics) > 1 and len({name for name, _ in topics}) < len(topics):
             return None
