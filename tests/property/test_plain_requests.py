@@ -12,7 +12,7 @@ import errno
 import logging
 import os
 import random
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kctl.errors import KctlError
+from kctl.model import TopicPartition
 from kctl.protocol.apis.fetch import FetchPartition, FetchTopic
 from kctl.protocol.apis.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kctl.records.build import build_batch
@@ -72,6 +73,14 @@ INDEXES = (0, 0, 0, 1, 1, 7)
 STEPS = 40
 WAIT_MS = 500
 FETCH_MAX_BYTES = 1_000
+CLIENT = "client"
+QUOTAS: tuple[dict[str, str], ...] = (
+    {"producer_byte_rate": "1000000"},
+    {"producer_byte_rate": "200", "request_percentage": "90"},
+    {"consumer_byte_rate": "300"},
+    {"request_percentage": "1", "consumer_byte_rate": "1000000"},
+    {"request_percentage": "0.1"},
+)
 
 
 class Grants:
@@ -129,7 +138,7 @@ class Sender:
         request = ProduceRequest(
             transactional_id=None, acks=chance.choice((0, 1, -1, -1)), timeout_ms=WAIT_MS, topic_data=topics
         )
-        return framed(request, chance.randrange(3, 10), client_id=chance.choice(("", "client"))).content
+        return framed(request, chance.randrange(3, 10), client_id=chance.choice(("", CLIENT))).content
 
     def _topic(self, name: str) -> TopicProduceData:
         indexes = [self._chance.choice(INDEXES) for _ in range(self._chance.choice((1, 1, 1, 3)))]
@@ -224,9 +233,19 @@ def play(folder: Path, seed: int, *, is_plain: bool) -> Outcome:
         disk = Disk(loop, folder, live=(0, 1), files=files)
         for topic, config in TOPICS.items():
             assert not disk.configs.set_topic(topic, config)
+        moved = disk.replicas.partitions_moved
+
+        def moved_slowly(topic_partitions: Collection[TopicPartition]) -> None:
+            loop.pass_time(0.001)  # A part of what the quota of request time counts.
+            moved(topic_partitions)
+
+        disk.replicas.partitions_moved = moved_slowly  # type: ignore[method-assign]
         disk.replicas.min_insync_replicas = lambda topic: 2 if topic == "strict" else 1
         partitions = [_lead(disk, topic, index) for topic in TOPICS for index in (0, 1)]
-        dispatcher = Dispatcher(ClientQuotas(disk.configs.current, disk.clock, address_of), loop.time)
+        quotas = ClientQuotas(disk.configs.current, disk.clock, address_of)
+        if chance.random() < 0.3:
+            await quotas.replace({f"clients/{CLIENT}": chance.choice(QUOTAS)})
+        dispatcher = Dispatcher(quotas, loop.time)
         handler = ProduceHandler(disk.replicas, disk.purgatory, RecordWork(), disk.clock)
         dispatcher.register("produce", handler.handle, for_long=handler.handle_long)
         dispatcher.register("fetch", _fetch_handler(disk).handle)
@@ -255,7 +274,7 @@ def play(folder: Path, seed: int, *, is_plain: bool) -> Outcome:
             frame[:] = bytes(len(frame))  # The connection uses its buffer for other bytes.
         await asyncio.sleep(2 * WAIT_MS / 1000)
         await asyncio.gather(*waiting)
-        outcome.state = _state(disk, partitions, dispatcher)
+        outcome.state = _state(disk, partitions, dispatcher, quotas)
         disk.close()
 
     logged, logger = Logged(folder), logging.getLogger("kctl")
@@ -334,11 +353,14 @@ async def _note(step: int, answer: asyncio.Future[Any], outcome: Outcome) -> Non
 
 
 def _bytes_of(answer: Any) -> object:
-    assert not isinstance(answer, ThrottledReply)
+    if isinstance(answer, ThrottledReply):
+        return answer.mute_ms, _bytes_of(answer.chunks)
     return None if answer is None else b"".join(chunk if isinstance(chunk, bytes) else chunk.read() for chunk in answer)
 
 
-def _state(disk: Disk, partitions: Sequence[Partition], dispatcher: Dispatcher) -> dict[str, object]:
+def _state(
+    disk: Disk, partitions: Sequence[Partition], dispatcher: Dispatcher, quotas: ClientQuotas
+) -> dict[str, object]:
     recorder = dispatcher.recorder
     traffic = disk.replicas.traffic
     return {
@@ -361,6 +383,7 @@ def _state(disk: Disk, partitions: Sequence[Partition], dispatcher: Dispatcher) 
         else {name: (list(each.versions), each.error_codes, each.until_timed) for name, each in recorder.apis.items()},
         "latest API": dispatcher.latest_api,
         "waiting": len(disk.purgatory),
+        "quotas": quotas.readings(),
     }
 
 

@@ -268,9 +268,11 @@ class Dispatcher:
     def _served_plain(self, plain: _Plain, frame: memoryview, peer: Peer) -> Reply | asyncio.Future[Reply]:
         """As `handle`, for a request that may be usual; return _NOT_PLAIN for one that is to be decoded.
 
-        Those that are timed or count for a quota are among them.
+        Those that are timed are among them, and fetches of clients whose quota may limit them.
         """
         api_name, read, handle = plain
+        quotas, client = self._quotas, None
+        began_s = self._now_s() if quotas.has_limits else 0.0
         request = read(bytes(frame))
         if request is None:
             return _NOT_PLAIN
@@ -280,12 +282,16 @@ class Dispatcher:
             record = self.recorder.apis[api_name]
             if record.until_timed <= 0:
                 return _NOT_PLAIN
-        quotas = self._quotas
         if quotas.has_limits:
             found = peer.quotas
             if found.client_id != client_id or found.version != quotas.version:
                 quotas.find(found, peer.principal, client_id)
-            if found.client is not None:
+            client = found.client
+            if (
+                client is not None
+                and frame[1] == FETCH_KEY
+                and (client.fetch is not None or not client.admits_fetch(0))
+            ):
                 return _NOT_PLAIN
         outcome = handle(request, frame, peer, self.access)
         if outcome is None:
@@ -298,12 +304,27 @@ class Dispatcher:
             if record is not None:
                 record.versions[version] += 1
                 record.successes += successes
-            return chunks
+            if client is None:
+                return chunks
+            is_produce = frame[1] == PRODUCE_KEY
+            meter, used = (client.produce, len(frame)) if is_produce else (None, 0)
+            if chunks is not None and client.take(meter, used, began_s, self._now_s()):
+                return chunks
         api, _, encode, _ = self._handlers[frame[1]]
         context = RequestContext(version, correlation_id, client_id, peer, self.access, api_name)
+        if client is not None:
+            context.limited, context.request_bytes = client, len(frame)
+            context.busy_s, context.now_s, context.running_since_s = 0.0, self._now_s, began_s
+        if isinstance(outcome, tuple):
+            # Too close to a quota to be settled without an account.
+            return _settled(api, context, _decoded(api, context, chunks), chunks, _size_of(chunks))
         context.record, context.encode = record, encode
         result = outcome(context)
-        return result if isinstance(result, WaitingReply) else self._encode(api, context, result)
+        if not isinstance(result, WaitingReply):
+            return self._encode(api, context, result)
+        if client is not None:
+            context.wait(self._now_s())
+        return result
 
     async def _handled_off_loop(
         self, api: registry.Api, frame: memoryview, offset: int, context: RequestContext
@@ -483,6 +504,20 @@ def _settled(
         return chunks
     _note_throttled(context, response, mute_ms)
     return ThrottledReply(None if response is None else framed_response(api, context, response), mute_ms)
+
+
+def _decoded(api: registry.Api, context: RequestContext, chunks: list[Chunk] | None) -> Response | None:
+    """Return a response that was encoded, if it may get a throttle time: one without records."""
+    if chunks is None or len(chunks) > 1:
+        return None
+    frame = chunks[0]
+    assert isinstance(frame, bytes)
+    prefix = _RESPONSE_PREFIX_FLEXIBLE if context.api_version in api.flexible_responses else _RESPONSE_PREFIX
+    return codec.decode(api.response, frame, context.api_version, prefix.size)[0]
+
+
+def _size_of(chunks: list[Chunk] | None) -> int | None:
+    return None if chunks is None else sum(len(chunk) for chunk in chunks)
 
 
 def _note_throttled(context: RequestContext, response: Response | None, mute_ms: int) -> None:
