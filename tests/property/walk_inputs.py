@@ -25,6 +25,7 @@ from mypy_extensions import i32, u8
 
 from kctl.records.build import encode_records
 from kctl.records.header import Record
+from tests.property.fetch_frames import usual_fetch
 from tests.property.produce_frames import damaged, frame_of_records, usual_frame
 
 SIZES = (0, 1, 30, 63, 64, 65, 300)
@@ -160,6 +161,26 @@ HASHES: dict[str, Callable[[Any, bytes, int], Any]] = {
     "murmur2": lambda module, region, count: module.murmur2(region[: max(0, count)]),
 }
 
+
+def _fetched(module: Any, region: bytes, count: int) -> object:
+    """Usual Fetch requests, whole and damaged, that depend on the records; and their responses."""
+    chance = random.Random(region)
+    usual = usual_fetch(chance)
+    frames = [usual, *(damaged(usual, chance) for _ in range(4))]
+    return [_read(module, frame, count) for frame in frames]
+
+
+def _read(module: Any, frame: bytes, count: int) -> object:
+    request = module.read_plain_fetch(frame)
+    if request is None:
+        return None
+    version, correlation_id, _, _, _, _, topics, positions = request
+    read = [(index, offset, epoch - (1 << 62), -1, count % 3 * 64) for _, index, epoch, offset, _ in positions]
+    return request, module.write_fetch_response(version, correlation_id, topics, read)
+
+
+FETCHES: dict[str, Callable[[Any, bytes, int], Any]] = {"Fetch requests": _fetched}
+
 COMPARED = {
     "walk": (WALKS, 1),
     "key_table": (TABLES, EVERY_TABLE),
@@ -167,6 +188,7 @@ COMPARED = {
     "record_lines": (LINES, 1),
     "record_rows": (ROWS, 1),
     "produce_frame": (FRAMES, 1),
+    "fetch_frame": (FETCHES, 1),
     "key_hash": (HASHES, 1),
 }
 """What is called of each module, on one of how many inputs."""
@@ -195,7 +217,7 @@ def interpreted(path: str) -> ModuleType:
 def outcome(module: ModuleType, name: str, region: bytes, count: int) -> object:
     """What a walk returns, or the type and text of its error."""
     try:
-        return {**WALKS, **TABLES, **ENCODERS, **LINES, **ROWS, **FRAMES, **HASHES}[name](module, region, count)
+        return {**WALKS, **TABLES, **ENCODERS, **LINES, **ROWS, **FRAMES, **FETCHES, **HASHES}[name](module, region, count)
     except (IndexError, ValueError) as error:
         return type(error), str(error)
 

@@ -65,7 +65,7 @@ def _read(frame: bytes) -> PlainProduce | None:
     position: i64 = 10
     client_id = ""
     if size > 0:
-        client_id = _text(frame, position, size)
+        client_id = read_text(frame, position, size)
         position += size
     if is_flexible:
         if frame[position] != 0 or frame[position + 1] != 0:  # Tagged fields, and a transactional id.
@@ -80,23 +80,23 @@ def _read(frame: bytes) -> PlainProduce | None:
         return None
     topics: list[ProducedTopic] = []
     batches: list[PlainBatch] = []
-    topic_count, position = _count(frame, position, is_flexible)
+    topic_count, position = read_count(frame, position, is_flexible)
     # An element takes a byte at least, so that a wrong count ends with the frame.
     for _ in range(topic_count):
         if is_flexible:
-            size, position = _count(frame, position, is_flexible)
+            size, position = read_count(frame, position, is_flexible)
         else:
             size = i64(read_i16_be(frame, position))
             position += 2
         if size <= 0 or size > 32767:
             return None
-        name = _text(frame, position, size)
+        name = read_text(frame, position, size)
         name_bytes = frame[position : position + size]
         position += size
-        partition_count, position = _count(frame, position, is_flexible)
+        partition_count, position = read_count(frame, position, is_flexible)
         for _ in range(partition_count):
             partition: i64 = i64(read_i32_be(frame, position))
-            size, position = _count(frame, position + 4, is_flexible)
+            size, position = read_count(frame, position + 4, is_flexible)
             if size > end - position:
                 return None
             if not _append_batch(frame, position, size, name, partition, batches):
@@ -120,7 +120,7 @@ def _read(frame: bytes) -> PlainProduce | None:
     return version, correlation_id, client_id, acks, timeout_ms, topics, batches
 
 
-def _count(frame: bytes, position: i64, is_flexible: bool) -> tuple[i64, i64]:
+def read_count(frame: bytes, position: i64, is_flexible: bool) -> tuple[i64, i64]:
     """Return a number of elements or bytes that is neither null nor 0, and the position after it.
 
     Raises ValueError for others.
@@ -146,7 +146,8 @@ def _count(frame: bytes, position: i64, is_flexible: bool) -> tuple[i64, i64]:
     return count, position
 
 
-def _text(frame: bytes, position: i64, size: i64) -> str:
+def read_text(frame: bytes, position: i64, size: i64) -> str:
+    """Return the text of so many bytes.  Raises ValueError, UnicodeDecodeError among them."""
     if size > len(frame) - position:
         raise ValueError("a text exceeds the frame")
     return frame[position : position + size].decode("utf-8")
@@ -211,15 +212,15 @@ def write_produce_response(
     write_i32_be(out, i32(correlation_id))
     if is_flexible:
         out.append(0)
-    _write_count(out, len(topics), is_flexible)
+    write_count(out, len(topics), is_flexible)
     at: i64 = 0
     for name, count in topics:
         if is_flexible:
-            _write_count(out, len(name), is_flexible)
+            write_count(out, len(name), is_flexible)
         else:
             write_i16_be(out, i16(len(name)))
         out.write(name)
-        _write_count(out, count, is_flexible)
+        write_count(out, count, is_flexible)
         for _ in range(count):
             partition, base_offset, append_time, log_start = appended[at]
             at += 1
@@ -247,7 +248,7 @@ def write_produce_response(
     return out.getvalue()
 
 
-def _write_count(out: BytesWriter, count: i64, is_flexible: bool) -> None:
+def write_count(out: BytesWriter, count: i64, is_flexible: bool) -> None:
     """Write a number of elements or bytes."""
     if not is_flexible:
         write_i32_be(out, i32(count))

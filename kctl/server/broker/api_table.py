@@ -7,6 +7,8 @@ from collections.abc import Callable
 from kctl.config.subjects.groups import CONSUMER_PROTOCOL
 from kctl.model import GROUP_METADATA_TOPIC
 from kctl.protocol import registry
+from kctl.records.compiled.fetch_frame import read_plain_fetch
+from kctl.records.compiled.produce_frame import read_plain_produce
 from kctl.server.cluster.configs.resources import ConfigResources
 from kctl.server.cluster.control.deletions import TopicDeletions
 from kctl.server.cluster.topics.internal import InternalTopicsView, OffsetsInZooKeeper
@@ -75,6 +77,7 @@ from kctl.server.network.dispatch import Dispatcher, Handler
 from kctl.server.parts.parts import BrokerParts, Foundations
 from kctl.server.peers.connections import resolves
 from kctl.server.peers.versions import has_features
+from kctl.server.replication.fetching.plain_fetch import PlainFetchHandler
 from kctl.server.replication.fetching.replica_selector import ReplicaSelector
 from kctl.server.replication.plain_produce import PlainProduceHandler
 from kctl.server.security.authorization.access import Authorizer
@@ -123,8 +126,11 @@ def _register_records(dispatcher: Dispatcher, base: Foundations, parts: BrokerPa
     )
     produce = ProduceHandler(replicas, base.produce_purgatory, parts.record_work, clock)
     dispatcher.register("produce", produce.handle, for_long=produce.handle_long)
-    dispatcher.register_plain_produce(PlainProduceHandler(replicas, base.produce_purgatory).handle)
+    plain_produce = PlainProduceHandler(replicas, base.produce_purgatory)
+    dispatcher.register_plain("produce", read_plain_produce, plain_produce.handle)
     serve("fetch", fetch.handle)
+    plain_fetch = PlainFetchHandler(replicas, fetch_max_bytes=configs.current.fetch_max_bytes)
+    dispatcher.register_plain("fetch", read_plain_fetch, plain_fetch.handle)
     serve("list_offsets", ListOffsetsHandler(replicas, parts.record_work, clock).handle)
     serve("offset_for_leader_epoch", OffsetForLeaderEpochHandler(replicas).handle)
     serve("delete_records", DeleteRecordsHandler(replicas, metadata, configs, base.produce_purgatory).handle)

@@ -27,7 +27,6 @@ from kctl.protocol import codec, registry
 from kctl.protocol.apis.api_versions import ApiVersion, ApiVersionsResponse
 from kctl.protocol.headers import RequestHeader, decode_request_fields
 from kctl.records.compiled import walk_is_compiled
-from kctl.records.compiled.produce_frame import PlainProduce, read_plain_produce
 from kctl.server.loop.slices import held, pause, release_message
 from kctl.server.loop.tasks import in_thread
 from kctl.server.network.connections.channel import KeepsFrame, PerformedReply, Reply, ThrottledReply
@@ -49,7 +48,7 @@ COPIED_FRAME_BYTES_MAX = bound(
 
 PLAIN_BYTES_MAX = bound(
     Subject.LONG_WORK,
-    "size of a Produce request that is read into flat values",
+    "size of a Produce or Fetch request that is read into flat values",
     64 << 10,
     "bytes",
     on_excess="it is decoded, and its batches are checked one by one",
@@ -113,9 +112,8 @@ _OF_CONTROLLER = frozenset({4, 5, 6})
 _RESPONSE_PREFIX = struct.Struct(">ii")
 _RESPONSE_PREFIX_FLEXIBLE = struct.Struct(">iib")
 
-_PRODUCE = registry.api_named("produce").name
 _PLAIN_BYTES_MIN = 40
-"""Shorter frames have no batch."""
+"""Shorter frames are never usual."""
 _NOT_PLAIN: list[Chunk] = []
 
 Response = Any
@@ -123,12 +121,17 @@ Handler = Callable[[Any, RequestContext], "Response | Awaitable[Response | None]
 """Takes a request; returns its response, None for no response, or an awaitable of either."""
 
 
-PlainHandler = Callable[
-    [PlainProduce, memoryview, Peer, AccessControl], "bytes | Callable[[RequestContext], Any] | None"
-]
-"""Takes a request and its frame; returns the frame of the response, which is empty for a request that has none, a
-function that makes the response, or None, if nothing was done, for a request that Handler serves.
+PlainRequest = tuple[Any, ...]
+"""A request as flat values; the first are its version, correlation id and client id."""
+PlainReply = tuple["list[Chunk] | None", int]
+"""The chunks of the framed response, None for a request without one; and how many error codes it has, all of them NONE.
 """
+PlainHandler = Callable[[Any, memoryview, Peer, AccessControl], "PlainReply | Callable[[RequestContext], Any] | None"]
+"""Takes a request and its frame; returns the reply, or a function that returns what Handler returns, or None, if
+nothing was done, for a request that Handler serves.
+"""
+_Plain = tuple[str, "Callable[[bytes], PlainRequest | None]", PlainHandler]
+"""Name of the API, reader and handler."""
 
 
 def uses_plain_requests() -> bool:
@@ -154,7 +157,7 @@ class Dispatcher:
         self._handlers: dict[int, tuple[registry.Api, Handler, Callable[[RequestContext, Response], Reply], bool]] = {}
         """API, handler, encoder, and whether quotas apply."""
         self._long_handlers: dict[int, Handler] = {}
-        self._plain_produce: PlainHandler | None = None
+        self._plain: dict[int, _Plain] = {}
         self._api_versions: list[ApiVersion] = []
         self._tasks: set[asyncio.Future[Any]] = set()
         self._long_encoding = asyncio.Lock()
@@ -172,13 +175,17 @@ class Dispatcher:
         self._handlers[api.key] = (api, handler, partial(self._encode, api), api.key not in EXEMPT_KEYS)
         self._long_handlers[api.key] = for_long or handler
 
-    def register_plain_produce(self, handler: PlainHandler) -> None:
-        """Register a handler of Produce requests that were read into flat values; Produce has another handler, too.
+    def register_plain(
+        self, api_name: str, read: Callable[[bytes], PlainRequest | None], handler: PlainHandler
+    ) -> None:
+        """Register a handler of those requests of an API that `read` returns as flat values; the API has another one,
+        too.
 
         It is not used where reading them is interpreted, because that takes longer than it saves.
         """
         if uses_plain_requests():
-            self._plain_produce = handler
+            api = registry.api_named(api_name)
+            self._plain[api.key] = (api.name, read, handler)
 
     def set_request_log(self, request_log: RequestLog | None) -> None:
         """Start logging requests; None stops it."""
@@ -195,16 +202,12 @@ class Dispatcher:
 
     def handle(self, frame: memoryview, peer: Peer) -> Reply | asyncio.Future[Reply]:
         """Return the framed response, or a future of it.  Raises MalformedRequest and UnansweredRequestFailed."""
-        if (
-            self._plain_produce is not None
-            and _PLAIN_BYTES_MIN <= len(frame) <= PLAIN_BYTES_MAX
-            and frame[1] == PRODUCE_KEY
-            and frame[0] == 0
-            and self._request_log is None
-        ):
-            plain_reply = self._produced(self._plain_produce, frame, peer)
-            if plain_reply is not _NOT_PLAIN:
-                return plain_reply
+        if _PLAIN_BYTES_MIN <= len(frame) <= PLAIN_BYTES_MAX and frame[0] == 0 and self._request_log is None:
+            plain = self._plain.get(frame[1])
+            if plain is not None:
+                plain_reply = self._served_plain(plain, frame, peer)
+                if plain_reply is not _NOT_PLAIN:
+                    return plain_reply
         api_key, version, correlation_id, client_id, offset = decode_request_fields(frame)
         entry = self._handlers.get(api_key)
         if entry is None:
@@ -267,42 +270,66 @@ class Dispatcher:
             return self._encoded_off_loop(api, context, result)
         return self._encode(api, context, result)
 
-    def _produced(self, handle: PlainHandler, frame: memoryview, peer: Peer) -> Reply | asyncio.Future[Reply]:
-        """As `handle`, for a Produce request; return _NOT_PLAIN for one that is to be decoded.
+    def _served_plain(self, plain: _Plain, frame: memoryview, peer: Peer) -> Reply | asyncio.Future[Reply]:
+        """As `handle`, for a request that may be usual; return _NOT_PLAIN for one that is to be decoded.
 
-        Those that are timed or count for a quota are among them.
+        Those that are timed are among them, and fetches of clients whose quota may limit them.
         """
-        request = read_plain_produce(bytes(frame))
+        api_name, read, handle = plain
+        quotas, client = self._quotas, None
+        began_s = self._now_s() if quotas.has_limits else 0.0
+        request = read(bytes(frame))
         if request is None:
             return _NOT_PLAIN
+        version, correlation_id, client_id = request[:3]
         record = None
         if self.recorder is not None:
-            record = self.recorder.apis[_PRODUCE]
+            record = self.recorder.apis[api_name]
             if record.until_timed <= 0:
                 return _NOT_PLAIN
-        quotas = self._quotas
         if quotas.has_limits:
             found = peer.quotas
-            if found.client_id != request[2] or found.version != quotas.version:
-                quotas.find(found, peer.principal, request[2])
-            if found.client is not None:
+            if found.client_id != client_id or found.version != quotas.version:
+                quotas.find(found, peer.principal, client_id)
+            client = found.client
+            if (
+                client is not None
+                and frame[1] == FETCH_KEY
+                and (client.fetch is not None or not client.admits_fetch(0))
+            ):
                 return _NOT_PLAIN
         outcome = handle(request, frame, peer, self.access)
         if outcome is None:
             return _NOT_PLAIN
-        self.latest_api = _PRODUCE
+        self.latest_api = api_name
         if record is not None:
             record.until_timed -= 1
-        if isinstance(outcome, bytes):
+        if isinstance(outcome, tuple):
+            chunks, successes = outcome
             if record is not None:
-                record.versions[request[0]] += 1
-                record.successes += len(request[6]) if outcome else 1
-            return [outcome] if outcome else None
-        api, _, encode, _ = self._handlers[PRODUCE_KEY]
-        context = RequestContext(request[0], request[1], request[2], peer, self.access, api.name)
+                record.versions[version] += 1
+                record.successes += successes
+            if client is None:
+                return chunks
+            is_produce = frame[1] == PRODUCE_KEY
+            meter, used = (client.produce, len(frame)) if is_produce else (None, 0)
+            if chunks is not None and client.take(meter, used, began_s, self._now_s()):
+                return chunks
+        api, _, encode, _ = self._handlers[frame[1]]
+        context = RequestContext(version, correlation_id, client_id, peer, self.access, api_name)
+        if client is not None:
+            context.limited, context.request_bytes = client, len(frame)
+            context.busy_s, context.now_s, context.running_since_s = 0.0, self._now_s, began_s
+        if isinstance(outcome, tuple):
+            # Too close to a quota to be settled without an account.
+            return _settled(api, context, _decoded(api, context, chunks), chunks, _size_of(chunks))
         context.record, context.encode = record, encode
         result = outcome(context)
-        return result if isinstance(result, WaitingReply) else self._encode(api, context, result)
+        if not isinstance(result, WaitingReply):
+            return self._encode(api, context, result)
+        if client is not None:
+            context.wait(self._now_s())
+        return result
 
     async def _handled_off_loop(
         self, api: registry.Api, frame: memoryview, offset: int, context: RequestContext
@@ -482,6 +509,20 @@ def _settled(
         return chunks
     _note_throttled(context, response, mute_ms)
     return ThrottledReply(None if response is None else framed_response(api, context, response), mute_ms)
+
+
+def _decoded(api: registry.Api, context: RequestContext, chunks: list[Chunk] | None) -> Response | None:
+    """Return a response that was encoded, if it may get a throttle time: one without records."""
+    if chunks is None or len(chunks) > 1:
+        return None
+    frame = chunks[0]
+    assert isinstance(frame, bytes)
+    prefix = _RESPONSE_PREFIX_FLEXIBLE if context.api_version in api.flexible_responses else _RESPONSE_PREFIX
+    return codec.decode(api.response, frame, context.api_version, prefix.size)[0]
+
+
+def _size_of(chunks: list[Chunk] | None) -> int | None:
+    return None if chunks is None else sum(len(chunk) for chunk in chunks)
 
 
 def _note_throttled(context: RequestContext, response: Response | None, mute_ms: int) -> None:

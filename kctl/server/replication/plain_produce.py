@@ -21,7 +21,7 @@ from kctl.records.compiled.produce_frame import AppendedBatch, PlainBatch, Plain
 from kctl.records.header import parse_header
 from kctl.records.validate import ValidBatches
 from kctl.security.acls import Operation, ResourceType
-from kctl.server.network.dispatch import waiting_reply
+from kctl.server.network.dispatch import PlainReply, waiting_reply
 from kctl.server.replication.partition import Partition
 from kctl.server.replication.produce_results import ALL_IN_SYNC, note_failure, refuse, respond
 from kctl.server.replication.produce_waits import UncommittedAppend
@@ -57,9 +57,8 @@ class PlainProduceHandler:
 
     def handle(
         self, request: PlainProduce, frame: memoryview, peer: Peer, access: AccessControl
-    ) -> bytes | Finish | None:
-        """Serve one request: return the frame of a response without errors, which is empty for acks=0, or a function
-        that makes the response.
+    ) -> PlainReply | Finish | None:
+        """Serve one request: return the reply without errors, or a function that makes the response.
 
         Return None, and change nothing, for what is left to the other handler.
         """
@@ -107,7 +106,9 @@ class PlainProduceHandler:
                 ends.append(_NOTHING)
         replicas.partitions_moved(moved)
         if is_settled and not failed:
-            return write_produce_response(version, correlation_id, topics, appended) if acks else b""
+            if not acks:
+                return None, 1
+            return [write_produce_response(version, correlation_id, topics, appended)], len(appended)
         return partial(self._finish, request, partitions, appended, ends, failed)
 
     def _found(self, batches: list[PlainBatch], peer: Peer, access: AccessControl) -> list[Partition] | None:

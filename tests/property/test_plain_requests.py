@@ -1,4 +1,4 @@
-"""Produce requests that are read into flat values have the effects and answers of those that are decoded.
+"""Produce and Fetch requests that are read into flat values have the effects and answers of those that are decoded.
 
 Two brokers with the same topics get the same frames at the same times; one of them decodes each request.  Compared are
 responses and failures, the order of what waits, log files and indexes, high watermarks, producers, all counters, and
@@ -12,7 +12,7 @@ import errno
 import logging
 import os
 import random
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -21,18 +21,27 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kctl.errors import KctlError
+from kctl.model import TopicPartition
+from kctl.protocol.apis.fetch import FetchPartition, FetchTopic
 from kctl.protocol.apis.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kctl.records.build import build_batch
+from kctl.records.compiled.fetch_frame import read_plain_fetch
+from kctl.records.compiled.produce_frame import read_plain_produce
 from kctl.records.compression import Codec
 from kctl.records.header import Record
 from kctl.security.acls import Operation, ResourceType
 from kctl.security.authorization import Granted
+from kctl.server.handlers.fetch import FetchHandler
 from kctl.server.handlers.produce import ProduceHandler
 from kctl.server.network.connections.channel import ThrottledReply
 from kctl.server.network.dispatch import Dispatcher, PlainHandler
 from kctl.server.peers.connections import address_of
+from kctl.server.replication.fetching.fetch_session import FetchSessionCache
+from kctl.server.replication.fetching.plain_fetch import PlainFetchHandler
+from kctl.server.replication.fetching.replica_selector import ReplicaSelector
 from kctl.server.replication.partition import Partition
 from kctl.server.replication.plain_produce import PlainProduceHandler
+from kctl.server.replication.throttles import ReplicationThrottles
 from kctl.server.requests.context import EVERYTHING_ALLOWED, Audited, Peer
 from kctl.server.requests.quotas.client_quotas import ClientQuotas
 from kctl.server.requests.record_work import RecordWork
@@ -40,6 +49,8 @@ from kctl.server.requests.recorder import RequestRecorder
 from kctl.storage.files import Buffer, File, RealFile, RealFiles
 from kctl.testing.sim_loop import SimLoop, simulate
 from tests.property.examples import share_of
+from tests.property.fetch_frames import framed as framed_fetch
+from tests.property.fetch_frames import unusual_fetches, usual_fetch, usual_request
 from tests.property.produce_frames import damaged, framed, unusual_frames
 from tests.unit.handlers.disk import Disk
 
@@ -58,8 +69,18 @@ TOPICS: dict[str, dict[str, str]] = {
 }
 FOLLOWED = {"copied", "strict"}
 NAMES = (*TOPICS, *["orders"] * 9, "copied", "copied", "unknown", "__consumer_offsets")
+INDEXES = (0, 0, 0, 1, 1, 7)
 STEPS = 40
 WAIT_MS = 500
+FETCH_MAX_BYTES = 1_000
+CLIENT = "client"
+QUOTAS: tuple[dict[str, str], ...] = (
+    {"producer_byte_rate": "1000000"},
+    {"producer_byte_rate": "200", "request_percentage": "90"},
+    {"consumer_byte_rate": "300"},
+    {"request_percentage": "1", "consumer_byte_rate": "1000000"},
+    {"request_percentage": "0.1"},
+)
 
 
 class Grants:
@@ -91,11 +112,23 @@ class Sender:
 
     def frame(self) -> bytes:
         chance = self._chance
-        match chance.randrange(12):
+        match chance.randrange(20):
             case 0:
                 return chance.choice(list(unusual_frames(chance))).content
             case 1:
+                return chance.choice(list(unusual_fetches(chance, names=NAMES, indexes=INDEXES)))
+            case 2:
                 return damaged(self._request(), chance)
+            case 3:
+                return damaged(usual_fetch(chance, names=NAMES, indexes=INDEXES), chance)
+            case 4:
+                fetch = usual_request(chance, NAMES, INDEXES)
+                topic, index = fetch.topics[0].topic, chance.choice((0, 1))
+                position = FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1 << 20)
+                fetch.topics.append(FetchTopic(topic=topic, partitions=[position]))
+                return framed_fetch(fetch, 11)
+            case number if number < 10:
+                return usual_fetch(chance, names=NAMES, indexes=INDEXES)
             case _:
                 return self._request()
 
@@ -105,10 +138,10 @@ class Sender:
         request = ProduceRequest(
             transactional_id=None, acks=chance.choice((0, 1, -1, -1)), timeout_ms=WAIT_MS, topic_data=topics
         )
-        return framed(request, chance.randrange(3, 10), client_id=chance.choice(("", "client"))).content
+        return framed(request, chance.randrange(3, 10), client_id=chance.choice(("", CLIENT))).content
 
     def _topic(self, name: str) -> TopicProduceData:
-        indexes = [self._chance.choice((0, 0, 0, 1, 1, 7)) for _ in range(self._chance.choice((1, 1, 1, 3)))]
+        indexes = [self._chance.choice(INDEXES) for _ in range(self._chance.choice((1, 1, 1, 3)))]
         data = [PartitionProduceData(index=index, records=self._batch(name, index)) for index in indexes]
         return TopicProduceData(name=name, partition_data=data)
 
@@ -134,6 +167,13 @@ class Sender:
                 self._sequences[place] = sequence + len(records)
         epoch = chance.choice((1, 1, 1, 1, 0))
         return build_batch(records, codec=codec, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
+
+
+class NoIsrChanges:
+    """The in-sync replicas stay as they are."""
+
+    def may_expand(self, partition: Partition, replica_id: int) -> None:
+        del partition, replica_id
 
 
 class FullDisk(RealFiles):
@@ -180,7 +220,7 @@ class Outcome:
     def __init__(self) -> None:
         self.answers: list[object] = []
         self.state: dict[str, object] = {}
-        self.plain_count = 0
+        self.plain_counts = {"produce": 0, "fetch": 0}
 
 
 def play(folder: Path, seed: int, *, is_plain: bool) -> Outcome:
@@ -193,15 +233,27 @@ def play(folder: Path, seed: int, *, is_plain: bool) -> Outcome:
         disk = Disk(loop, folder, live=(0, 1), files=files)
         for topic, config in TOPICS.items():
             assert not disk.configs.set_topic(topic, config)
+        moved = disk.replicas.partitions_moved
+
+        def moved_slowly(topic_partitions: Collection[TopicPartition]) -> None:
+            loop.pass_time(0.001)  # A part of what the quota of request time counts.
+            moved(topic_partitions)
+
+        disk.replicas.partitions_moved = moved_slowly  # type: ignore[method-assign]
         disk.replicas.min_insync_replicas = lambda topic: 2 if topic == "strict" else 1
         partitions = [_lead(disk, topic, index) for topic in TOPICS for index in (0, 1)]
-        dispatcher = Dispatcher(ClientQuotas(disk.configs.current, disk.clock, address_of), loop.time)
+        quotas = ClientQuotas(disk.configs.current, disk.clock, address_of)
+        if chance.random() < 0.3:
+            await quotas.replace({f"clients/{CLIENT}": chance.choice(QUOTAS)})
+        dispatcher = Dispatcher(quotas, loop.time)
         handler = ProduceHandler(disk.replicas, disk.purgatory, RecordWork(), disk.clock)
         dispatcher.register("produce", handler.handle, for_long=handler.handle_long)
+        dispatcher.register("fetch", _fetch_handler(disk).handle)
         if is_plain:
-            dispatcher.register_plain_produce(
-                _counted(PlainProduceHandler(disk.replicas, disk.purgatory).handle, outcome)
-            )
+            plain = PlainProduceHandler(disk.replicas, disk.purgatory)
+            dispatcher.register_plain("produce", read_plain_produce, _counted("produce", plain.handle, outcome))
+            plain_fetch = PlainFetchHandler(disk.replicas, fetch_max_bytes=FETCH_MAX_BYTES)
+            dispatcher.register_plain("fetch", read_plain_fetch, _counted("fetch", plain_fetch.handle, outcome))
         dispatcher.access = Grants() if chance.random() < 0.3 else EVERYTHING_ALLOWED
         if chance.random() < 0.7:
             dispatcher.recorder = RequestRecorder(loop.time)
@@ -222,7 +274,7 @@ def play(folder: Path, seed: int, *, is_plain: bool) -> Outcome:
             frame[:] = bytes(len(frame))  # The connection uses its buffer for other bytes.
         await asyncio.sleep(2 * WAIT_MS / 1000)
         await asyncio.gather(*waiting)
-        outcome.state = _state(disk, partitions, dispatcher)
+        outcome.state = _state(disk, partitions, dispatcher, quotas)
         disk.close()
 
     logged, logger = Logged(folder), logging.getLogger("kctl")
@@ -238,16 +290,31 @@ def play(folder: Path, seed: int, *, is_plain: bool) -> Outcome:
     return outcome
 
 
+def _fetch_handler(disk: Disk) -> FetchHandler:
+    return FetchHandler(
+        disk.replicas,
+        disk.replicas._fetch_purgatory,
+        FetchSessionCache(10),
+        NoIsrChanges(),  # type: ignore[arg-type]
+        throttles=ReplicationThrottles(0, disk.configs),
+        selector=ReplicaSelector(disk.metadata, None),
+        clock=disk.clock,
+        random=random.Random(1),
+        work=RecordWork(),
+        fetch_max_bytes=FETCH_MAX_BYTES,
+    )
+
+
 def _lead(disk: Disk, topic: str, index: int) -> Partition:
     leader = 1 if topic == "elsewhere" else 0
     replicas = (0, 1) if topic in FOLLOWED or leader else (0,)
     return disk.lead(topic, index, leader=leader, replicas=replicas, isr=(0,) if topic == "strict" and index else None)
 
 
-def _counted(handle: PlainHandler, outcome: Outcome) -> PlainHandler:
+def _counted(api: str, handle: PlainHandler, outcome: Outcome) -> PlainHandler:
     def counted(*arguments: Any) -> Any:
         result = handle(*arguments)
-        outcome.plain_count += result is not None
+        outcome.plain_counts[api] += result is not None
         return result
 
     return counted
@@ -286,11 +353,14 @@ async def _note(step: int, answer: asyncio.Future[Any], outcome: Outcome) -> Non
 
 
 def _bytes_of(answer: Any) -> object:
-    assert not isinstance(answer, ThrottledReply)
-    return None if answer is None else b"".join(answer)
+    if isinstance(answer, ThrottledReply):
+        return answer.mute_ms, _bytes_of(answer.chunks)
+    return None if answer is None else b"".join(chunk if isinstance(chunk, bytes) else chunk.read() for chunk in answer)
 
 
-def _state(disk: Disk, partitions: Sequence[Partition], dispatcher: Dispatcher) -> dict[str, object]:
+def _state(
+    disk: Disk, partitions: Sequence[Partition], dispatcher: Dispatcher, quotas: ClientQuotas
+) -> dict[str, object]:
     recorder = dispatcher.recorder
     traffic = disk.replicas.traffic
     return {
@@ -313,6 +383,7 @@ def _state(disk: Disk, partitions: Sequence[Partition], dispatcher: Dispatcher) 
         else {name: (list(each.versions), each.error_codes, each.until_timed) for name, each in recorder.apis.items()},
         "latest API": dispatcher.latest_api,
         "waiting": len(disk.purgatory),
+        "quotas": quotas.readings(),
     }
 
 
@@ -323,5 +394,5 @@ def test_requests_have_the_same_effects_and_answers(tmp_path_factory: Any, seed:
     plain = play(tmp_path_factory.mktemp("plain"), seed, is_plain=True)
     assert plain.answers == decoded.answers
     assert plain.state == decoded.state
-    assert decoded.plain_count == 0
-    assert plain.plain_count >= 1
+    assert not any(decoded.plain_counts.values())
+    assert sum(plain.plain_counts.values()) >= 1
