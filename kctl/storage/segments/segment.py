@@ -236,14 +236,17 @@ class Segment:
     @property
     def indexes(self) -> SegmentIndexes:
         """Both indexes, loaded, and rebuilt if they are damaged."""
-        if not self._indexes.is_loaded:
+        made = self._made_indexes
+        if made is None or not made.is_loaded:
             self._load_indexes()
-        return self._indexes
+            made = self._indexes
+        return made
 
     @property
     def has_full_index(self) -> bool:
         """True if no more index entries fit; for the active segment."""
-        return self._indexes.is_full
+        indexes = self._made_indexes
+        return indexes is not None and indexes.is_full
 
     @property
     def largest_timestamp(self) -> int:
@@ -288,7 +291,8 @@ class Segment:
             assert start == 0, "only an empty segment can take another file"
             self.close()
             draft.become(self.path(LOG_SUFFIX), buffer)
-        indexes = self._indexes
+        indexes = self._made_indexes
+        assert indexes is not None
         for header in headers:
             indexes.add(start + header.position, header.size, header.last_offset, header.max_timestamp)
         if self._first_timestamp is None and start == 0:

@@ -206,7 +206,7 @@ class MetadataFiles:
     def __init__(self, files: Files, directory: str) -> None:
         self._files = files
         self._directory = directory
-        self._unsynced: set[str] = set()
+        self._unsynced: frozenset[str] = frozenset()
 
     @property
     def has_unsynced(self) -> bool:
@@ -239,12 +239,12 @@ class MetadataFiles:
     def take_unsynced(self) -> list[str]:
         """Return the files written since the last call."""
         paths = [self._path(name) for name in sorted(self._unsynced)]
-        self._unsynced.clear()
+        self._unsynced = frozenset()
         return paths
 
     def _write(self, name: str, text: bytes) -> None:
         self._files.write_atomically(self._path(name), text, sync=False)
-        self._unsynced.add(name)
+        self._unsynced |= {name}
 
     def _path(self, name: str) -> str:
         return f"{self._directory}/{name}"

@@ -115,7 +115,7 @@ class World:
         self.policies = Policies()
         self.ensemble = SimZooKeeper()
         self.zookeeper = self.ensemble.session(on_watch=self._on_watch)
-        self.topics = TopicWriter(self.zookeeper, self.random)
+        self.topics = TopicWriter(self.zookeeper, self.random, created=self._topic_created)
         self.resources = ConfigResources(
             BROKER_ID,
             self.configs,
@@ -168,6 +168,9 @@ class World:
         await self.controller.close()
         for session in (*self._others, self.zookeeper):
             await session.close()
+
+    def _topic_created(self, name: str) -> None:
+        self.controller.topic_created(name)
 
     async def until(self, is_reached: Callable[[], bool]) -> None:
         """Advances virtual time."""

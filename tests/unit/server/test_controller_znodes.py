@@ -13,6 +13,7 @@ import pytest
 
 from kctl.errors import ApiError, ErrorCode
 from kctl.model import TopicPartition
+from kctl.server.cluster.controller import runner
 from kctl.server.cluster.controller.actions import Action, WriteStates
 from kctl.server.cluster.controller.events import BrokersRead, RebalanceDue, StatesWritten, TopicsRead
 from kctl.server.cluster.controller.step import step
@@ -22,7 +23,7 @@ from kctl.server.cluster.controller.znodes.znode_writer import ZnodeWriter
 from kctl.server.znodes.large import decoded
 from kctl.testing.sim_clock import SimClock
 from kctl.testing.sim_loop import SimLoop, simulate
-from kctl.testing.sim_zookeeper import SimZooKeeper
+from kctl.testing.sim_zookeeper import SimZooKeeper, SimZooKeeperSession
 from kctl.zookeeper import paths, znodes
 from kctl.zookeeper.operations import Create, Delete
 from tests.rows import for_rows
@@ -523,3 +524,29 @@ def test_no_broker_is_elected_before_an_invalid_controller_epoch_is_corrected(ep
         assert lease.epoch == 7
 
     simulate(main, seed=1)
+
+
+def test_many_topics_are_created_without_reading_the_names_of_all_topics_for_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each creation beside 20,000 topics read 20,000 names; topics that others create are found a little later."""
+    monkeypatch.setattr(runner, "_TOPICS_LISTED_PER_S", 10)
+    listed: list[float] = []
+    children = SimZooKeeperSession.children
+
+    async def counted(session: SimZooKeeperSession, path: str, *, watch: bool = False) -> list[str]:
+        if path == paths.TOPICS and watch:
+            listed.append(asyncio.get_running_loop().time())
+        return await children(session, path, watch=watch)
+
+    monkeypatch.setattr(SimZooKeeperSession, "children", counted)
+
+    async def scene(world: World) -> None:
+        for number in range(60):
+            await world.topic(f"own-{number}")
+        assert len(listed) < 30
+        foreign = znodes.TopicAssignment({0: (0,)}, UUID(int=9))
+        await world.zookeeper.create(paths.topic("foreign"), znodes.encode_topic(foreign))
+        await world.until(lambda: "foreign" in world.metadata.topics)
+
+    play(scene)
