@@ -157,9 +157,8 @@ class ConsumerGroup:
         keys.append(Key(RecordType.TARGET))
         keys += [Key(RecordType.MEMBER, name) for name in self.members]
         keys += [Key(RecordType.REGEX, regex) for regex in self.regexes]
-        if self.has_legacy_topics:
-            keys.append(Key(RecordType.TOPICS))
-        keys.append(Key(RecordType.GROUP))
+        # Kafka deletes the topics also if it has not stored them.
+        keys += [Key(RecordType.TOPICS), Key(RecordType.GROUP)]
         return [Change(key, None) for key in keys]
 
     def values(self) -> Iterator[Change]:
