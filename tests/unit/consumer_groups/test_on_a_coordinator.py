@@ -340,6 +340,18 @@ def test_requests_above_a_bound_change_nothing() -> None:
     play(story)
 
 
+def test_members_and_their_topics_have_a_bound_together() -> None:
+    async def story(cluster: Cluster) -> None:
+        names = tuple(f"topic-{number}" for number in range(5_000))
+        cluster.topics.counts |= dict.fromkeys(names, 1)
+        IDS.update((name, UUID(int=1_000 + number)) for number, name in enumerate(names))
+        outcomes = [(await cluster.heard(f"m{number}", topic_names=names)).error for number in range(5)]
+        assert outcomes == [ErrorCode.NONE] * 4 + [ErrorCode.INVALID_REQUEST]
+        assert cluster.members() == {"m0", "m1", "m2", "m3"}
+
+    play(story)
+
+
 def test_group_has_a_largest_size() -> None:
     async def story(cluster: Cluster) -> None:
         for number in range(MEMBERS_MAX):

@@ -41,6 +41,7 @@ from kctl.server.coordination.consumer_groups.state import (
     TargetEpoch,
     Value,
 )
+from kctl.server.coordination.consumer_groups.topics import TopicHashes
 
 T = TypeVar("T")
 _BYTES_PER_MEMBER = 2_000
@@ -75,6 +76,7 @@ class ConsumerGroup:
         """The version of the cluster's topics with which the epoch was last compared; not stored."""
         self.resolved_version = -1
         """The version of the cluster's topics with which regular expressions were last matched; not stored."""
+        self.topic_hashes = TopicHashes()
         self.is_resolving = False
         """The regular expressions are being matched; not stored."""
 
