@@ -172,7 +172,11 @@ def revocation_overdue(group: Group, member_id: str, now: Now, out: list[Action]
     """Fence a member that has not revoked in time, unless it has gone on to another epoch."""
     epoch = group.revocation_epochs.pop(member_id, None)
     consumer = group.consumer
-    if consumer is None or member_id not in consumer.members or consumer.assignment(member_id).epoch != epoch:
+    if consumer is None or member_id not in consumer.members:
+        return
+    assignment = consumer.assignment(member_id)
+    # The log may have refused the change for which the timer was started.
+    if assignment.epoch != epoch or assignment.state is not MemberState.UNREVOKED_PARTITIONS:
         return
     _perform(group, fence(consumer, (member_id,), _environment(group, now)), now, out)
 
