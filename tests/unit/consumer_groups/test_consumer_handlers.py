@@ -40,7 +40,7 @@ async def done(response: Any) -> Any:
 
 
 def joining(**fields: Any) -> ConsumerGroupHeartbeatRequest:
-    usual = {"subscribed_topic_names": ["t"], "rebalance_timeout_ms": 5_000, "topic_partitions": []}
+    usual: dict[str, Any] = {"subscribed_topic_names": ["t"], "rebalance_timeout_ms": 5_000, "topic_partitions": []}
     return ConsumerGroupHeartbeatRequest(group_id="g", member_id="a", member_epoch=0, **usual | fields)
 
 
