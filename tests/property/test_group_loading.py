@@ -30,6 +30,7 @@ from kctl.records.internal.topics import (
     decode_offsets_key,
 )
 from kctl.records.salvage import cut_all
+from kctl.server.coordination.consumer_groups import records as consumer_groups
 from kctl.server.coordination.groups.config import GroupConfig
 from kctl.server.coordination.groups.records import GroupPlayback
 from kctl.server.coordination.replay import PartitionReplay
@@ -83,8 +84,17 @@ class Reference:
                     self._group(at.group, value)
                 case UnknownKey() as unknown if unknown.version < 0:
                     self.skipped.append((offset, key))
+                case UnknownKey():
+                    self._consumer_group(key or b"", value)
         except MalformedRequest:
             self.skipped.append((offset, key))
+
+    def _consumer_group(self, key: bytes, value: bytes | None) -> None:
+        """Damage can make the key one of a group of the consumer protocol, into which the group is converted."""
+        decoded = consumer_groups.decode_key(key)
+        if decoded is not None and value is not None:
+            consumer_groups.decode_value(decoded[1].type, value)
+            self.generations.pop(decoded[0], None)
 
     def _commit(self, at: tuple[str, TopicPartition], value: bytes | None) -> None:
         if value is None:

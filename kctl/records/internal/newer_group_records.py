@@ -8,9 +8,8 @@ from kctl.protocol.message import array, bytes_, data, int8, int16, int32, int64
 
 # Records of __consumer_offsets that Kafka 4 writes for groups of the consumer protocol (KIP-848).
 #
-# kctl's coordinator neither writes nor loads them; they are defined to display what a newer broker has written. The
-# number at the start of a key is the record type. Kafka: CoordinatorRecordType and the definitions of its group
-# coordinator (4.3).
+# kctl's coordinator writes and loads them too, if it serves the consumer protocol. The number at the start of a key is
+# the record type. Kafka: CoordinatorRecordType and the definitions of its group coordinator (4.3).
 
 
 @data(versions="0")

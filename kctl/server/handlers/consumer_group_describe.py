@@ -23,7 +23,7 @@ from kctl.protocol.apis.consumer_group_describe import (
 )
 from kctl.security.acls import Operation, ResourceType
 from kctl.server.coordination.consumer_groups.group import ConsumerGroup
-from kctl.server.coordination.consumer_groups.state import ClusterTopics
+from kctl.server.coordination.consumer_groups.state import ClusterTopics, PartitionEpochs
 from kctl.server.coordination.groups.coordinator import GroupCoordinator
 from kctl.server.loop.slices import sliced
 from kctl.server.requests.context import RequestContext
@@ -97,7 +97,8 @@ class ConsumerGroupDescribeHandler:
             client_host=member.client_host,
             subscribed_topic_names=sorted(member.topic_names),
             subscribed_topic_regex=member.topic_regex or "",
-            assignment=self._assignment(assignment.assigned.items()),
+            # What it has to revoke is still its own.
+            assignment=self._assignment(_merged(assignment.assigned, assignment.revoking).items()),
             target_assignment=self._assignment(group.target_of(member_id).items()),
             member_type=CONSUMER_MEMBER,
         )
@@ -111,6 +112,14 @@ class ConsumerGroupDescribeHandler:
                 if name is not None
             ]
         )
+
+
+def _merged(*parts: PartitionEpochs) -> dict[UUID, set[int]]:
+    merged: dict[UUID, set[int]] = {}
+    for part in parts:
+        for topic_id, numbers in part.items():
+            merged.setdefault(topic_id, set()).update(numbers)
+    return merged
 
 
 def _failed(group_id: str, error: ErrorCode, message: str | None = None) -> DescribedGroup:

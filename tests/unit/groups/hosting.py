@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterable
 from random import Random
 from typing import Any, TypeVar
 
@@ -12,6 +12,7 @@ from kctl.errors import ErrorCode
 from kctl.records.batch import iterate_records
 from kctl.records.header import Record, parse_header
 from kctl.records.salvage import Piece, cut_all
+from kctl.server.coordination.consumer_groups.state import ClusterTopics
 from kctl.server.coordination.groups.actions import JoinOutcome, SyncOutcome
 from kctl.server.coordination.groups.config import GroupConfig
 from kctl.server.coordination.groups.coordinator import GroupCoordinator
@@ -100,7 +101,15 @@ class MemoryOffsetsLog:
 class Host:
     """A coordinator that leads every partition of the log, loaded and started."""
 
-    def __init__(self, loop: SimLoop, offsets_log: MemoryOffsetsLog | None = None, **config: Any) -> None:
+    def __init__(
+        self,
+        loop: SimLoop,
+        offsets_log: MemoryOffsetsLog | None = None,
+        *,
+        topics: ClusterTopics | None = None,
+        topic_names: Callable[[], Iterable[str]] = tuple,
+        **config: Any,
+    ) -> None:
         self.log = offsets_log if offsets_log is not None else MemoryOffsetsLog()
         self.config = GroupConfig(**config)
         self.clock = SimClock(loop.time)
@@ -109,6 +118,8 @@ class Host:
             broker_id=0,
             config=self.config,
             offsets_log=self.log,
+            topics=topics,
+            topic_names=topic_names,
             clock=self.clock,
             timer=self.timer,
             random=Random(loop.seed),

@@ -84,39 +84,57 @@ def _by_instance(subscriber: Subscriber) -> tuple[bool, str]:
 def assign_evenly(subscribers: Sequence[Subscriber], counts: PartitionCounts) -> Targets:
     """Give each member as many partitions as every other, or one more; move as few as possible."""
     topic_ids = subscribers[0].topic_ids
-    total = sum(counts[topic_id] for topic_id in topic_ids)
-    quota, extra = divmod(total, len(subscribers))
-    owned: set[tuple[UUID, int]] = set()
+    quota, extra = divmod(sum(counts[topic_id] for topic_id in topic_ids), len(subscribers))
+    free = {topic_id: set(range(counts[topic_id])) for topic_id in topic_ids}
     given_back: list[tuple[UUID, int]] = []
-    kept: dict[str, dict[UUID, set[int]]] = {}
+    targets: Targets = {}
     unfilled: list[tuple[str, int]] = []
     for subscriber in subscribers:
         left = quota + (extra > 0)
         extra -= extra > 0
-        mine = kept[subscriber.member_id] = {}
-        for topic_id, partitions in subscriber.target.items():
-            if topic_id not in topic_ids:
-                continue
-            # A topic may have been created again, with fewer partitions.
-            present = sorted(number for number in partitions if number < counts[topic_id])
-            owned.update((topic_id, number) for number in present)
-            if kept_here := present[:left]:
-                mine[topic_id] = set(kept_here)
-            given_back += [(topic_id, number) for number in present[left:]]
-            left -= len(kept_here)
-        if left:
-            unfilled.append((subscriber.member_id, left))
-    free = [
-        (topic_id, number)
-        for topic_id in sorted(topic_ids)
-        for number in range(counts[topic_id])
-        if (topic_id, number) not in owned
-    ]
-    waiting = iter(free + given_back)
+        target = subscriber.target
+        size = sum(map(len, target.values()))
+        # A topic may have been created again, with fewer partitions.
+        is_kept = size <= left and all(
+            topic_id in free and max(numbers) < counts[topic_id] for topic_id, numbers in target.items() if numbers
+        )
+        if not is_kept:
+            target, surplus = _cut(target, counts, topic_ids, left)
+            given_back += surplus
+            size = sum(map(len, target.values()))
+            for topic_id, number in surplus:
+                free[topic_id].discard(number)
+        for topic_id, numbers in target.items():
+            free[topic_id] -= numbers
+        targets[subscriber.member_id] = target
+        if size < left:
+            unfilled.append((subscriber.member_id, left - size))
+    waiting = iter([(topic_id, number) for topic_id in sorted(free) for number in sorted(free[topic_id])] + given_back)
     for member_id, left in unfilled:
+        added: dict[UUID, set[int]] = {}
         for _, (topic_id, number) in zip(range(left), waiting, strict=False):
-            kept[member_id].setdefault(topic_id, set()).add(number)
-    return {member_id: frozen(partitions) for member_id, partitions in kept.items()}
+            added.setdefault(topic_id, set()).add(number)
+        if added:
+            target = targets[member_id]
+            grown = {topic_id: target.get(topic_id, frozenset()) | numbers for topic_id, numbers in added.items()}
+            targets[member_id] = {**target, **grown}
+    return targets
+
+
+def _cut(
+    target: Partitions, counts: PartitionCounts, topic_ids: frozenset[UUID], most: int
+) -> tuple[Partitions, list[tuple[UUID, int]]]:
+    """Return the partitions that exist, `most` of them, and the rest."""
+    kept: dict[UUID, frozenset[int]] = {}
+    surplus: list[tuple[UUID, int]] = []
+    for topic_id, numbers in target.items():
+        if topic_id in topic_ids:
+            present = sorted(number for number in numbers if number < counts[topic_id])
+            if present[:most]:
+                kept[topic_id] = frozenset(present[:most])
+            surplus += [(topic_id, number) for number in present[most:]]
+            most -= len(present[:most])
+    return kept, surplus
 
 
 def frozen(partitions: Mapping[UUID, set[int]]) -> Partitions:

@@ -41,6 +41,7 @@ from kctl.server.coordination.consumer_groups.state import (
     TargetEpoch,
     Value,
 )
+from kctl.server.coordination.consumer_groups.topics import TopicHashes
 
 T = TypeVar("T")
 _BYTES_PER_MEMBER = 2_000
@@ -75,6 +76,7 @@ class ConsumerGroup:
         """The version of the cluster's topics with which the epoch was last compared; not stored."""
         self.resolved_version = -1
         """The version of the cluster's topics with which regular expressions were last matched; not stored."""
+        self.topic_hashes = TopicHashes()
         self.is_resolving = False
         """The regular expressions are being matched; not stored."""
 
@@ -157,9 +159,8 @@ class ConsumerGroup:
         keys.append(Key(RecordType.TARGET))
         keys += [Key(RecordType.MEMBER, name) for name in self.members]
         keys += [Key(RecordType.REGEX, regex) for regex in self.regexes]
-        if self.has_legacy_topics:
-            keys.append(Key(RecordType.TOPICS))
-        keys.append(Key(RecordType.GROUP))
+        # Kafka deletes the topics also if it has not stored them.
+        keys += [Key(RecordType.TOPICS), Key(RecordType.GROUP)]
         return [Change(key, None) for key in keys]
 
     def values(self) -> Iterator[Change]:

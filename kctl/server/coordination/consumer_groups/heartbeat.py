@@ -44,15 +44,23 @@ from kctl.server.coordination.consumer_groups.state import (
     ResolvedRegex,
     TargetEpoch,
 )
-from kctl.server.coordination.consumer_groups.topics import existing_ids, topics_hash
+from kctl.server.coordination.consumer_groups.topics import existing_ids
 
 GROUP_PARTITIONS_MAX = bound(
     Subject.COORDINATION,
     "partitions of the topics to which a group of the consumer protocol subscribes",
-    20_000,
+    10_000,
     "partitions",
     on_excess="INVALID_REQUEST for the member that subscribes; the last assignment stays if topics have grown",
 )
+GROUP_SUBSCRIPTIONS_MAX = bound(
+    Subject.COORDINATION,
+    "topics of all members of a group of the consumer protocol, each counted for each of its members",
+    20_000,
+    "topics",
+    on_excess="INVALID_REQUEST for the member that subscribes; the last assignment stays if topics were created",
+)
+"""An assignment of so many takes 20 ms."""
 GROUP_REGEXES_MAX = bound(
     Subject.COORDINATION,
     "regular expressions of the members of one group",
@@ -304,7 +312,7 @@ def _needs_resolution(group: ConsumerGroup, environment: Environment) -> bool:
 
 def _update_epoch(group: ConsumerGroup, environment: Environment, decision: Decision, *, is_changed: bool) -> None:
     """Increase the group's epoch if something has changed, or its topics have."""
-    metadata_hash = topics_hash(group.all_subscribed_names(), environment.topics)
+    metadata_hash = group.topic_hashes.of_topics(group.all_subscribed_names(), environment.topics)
     group.checked_version = environment.topics.topics_version
     if is_changed or metadata_hash != group.epoch.metadata_hash:
         decision.changes.put(RecordType.GROUP, "", GroupEpoch(group.epoch.epoch + 1, metadata_hash))
@@ -328,11 +336,6 @@ def _update_target(group: ConsumerGroup, environment: Environment, decision: Dec
         return
     ids = existing_ids(group.all_subscribed_names(), environment.topics)
     counts = {topic_id: environment.topics.partition_count(name) or 0 for name, topic_id in ids.items()}
-    if sum(counts.values()) > GROUP_PARTITIONS_MAX:
-        if is_refused:
-            message = f"the topics of a consumer group have at most {GROUP_PARTITIONS_MAX} partitions"
-            raise ApiError(ErrorCode.INVALID_REQUEST, message)
-        return
     subscriptions: dict[tuple[frozenset[str], str | None], frozenset[UUID]] = {}
     subscribers = []
     for member_id, member in group.members.items():
@@ -342,11 +345,21 @@ def _update_target(group: ConsumerGroup, environment: Environment, decision: Dec
             names = group.subscribed_names(member)
             topic_ids = subscriptions[subscription] = frozenset(ids[name] for name in names if name in ids)
         subscribers.append(Subscriber(member_id, member.instance_id, topic_ids, group.target_of(member_id)))
+    topics = sum(len(subscriber.topic_ids) for subscriber in subscribers)
+    if sum(counts.values()) > GROUP_PARTITIONS_MAX or topics > GROUP_SUBSCRIPTIONS_MAX:
+        if is_refused:
+            message = (
+                f"the topics of a consumer group have at most {GROUP_PARTITIONS_MAX} partitions, and its members "
+                f"subscribe to at most {GROUP_SUBSCRIPTIONS_MAX} topics, each counted for each member"
+            )
+            raise ApiError(ErrorCode.INVALID_REQUEST, message)
+        return
     name = group.preferred_assignor(environment.settings.assignors[0])
     new = ASSIGNORS.get(name, assign_uniformly)(subscribers, counts)
     for member_id in group.members:
-        if group.targets.get(member_id) != new[member_id]:
-            decision.changes.put(RecordType.MEMBER_TARGET, member_id, new[member_id])
+        before, after = group.targets.get(member_id), new[member_id]
+        if before is not after and before != after:
+            decision.changes.put(RecordType.MEMBER_TARGET, member_id, after)
     decision.changes.put(RecordType.TARGET, "", TargetEpoch(epoch, environment.wall_ms))
 
 

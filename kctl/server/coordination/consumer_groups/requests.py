@@ -138,7 +138,7 @@ def check_request(group_id: str, request: HeartbeatRequest, version: int, settin
     elif epoch == STATIC_LEAVE_EPOCH:
         _check(request.instance_id is not None, "InstanceId can't be null.")
     else:
-        _check(epoch >= STATIC_LEAVE_EPOCH, f"MemberEpoch is {epoch}, but must be greater than or equal to -2.")
+        _check(epoch >= STATIC_LEAVE_EPOCH, "MemberEpoch is invalid.")
     _check(request.rebalance_timeout_ms >= -1, "RebalanceTimeoutMs can't be negative.")
     _check_sizes(request)
     if request.server_assignor is not None and request.server_assignor not in settings.assignors:

@@ -25,10 +25,31 @@ def existing_ids(names: Iterable[str], topics: ClusterTopics) -> dict[str, UUID]
     return {name: topic_id for name, topic_id in ids.items() if topic_id != ZERO_UUID}
 
 
+class TopicHashes:
+    """The hashes of the topics of a group, which are computed again when the number of partitions has changed.
+
+    A change of the racks alone is not seen: no assignor looks at them.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[UUID, int | None, int]] = {}
+
+    def of_topics(self, names: Iterable[str], topics: ClusterTopics) -> int:
+        """Return the hash of the topics of a group, as a signed number; 0 if none of them exists."""
+        known: dict[str, tuple[UUID, int | None, int]] = {}
+        for name, topic_id in sorted(existing_ids(names, topics).items()):
+            count = topics.partition_count(name)
+            entry = self._known.get(name)
+            if entry is None or entry[:2] != (topic_id, count):
+                entry = topic_id, count, topic_hash(name, topic_id, topics)
+            known[name] = entry
+        self._known = known
+        return _signed(xxh3_64(b"".join(_LONG.pack(entry[2]) for entry in known.values()))) if known else 0
+
+
 def topics_hash(names: Iterable[str], topics: ClusterTopics) -> int:
-    """Return the hash of the topics of a group, as a signed number; 0 if none of them exists."""
-    hashes = [topic_hash(name, topic_id, topics) for name, topic_id in sorted(existing_ids(names, topics).items())]
-    return _signed(xxh3_64(b"".join(_LONG.pack(value) for value in hashes))) if hashes else 0
+    """Return the hash of the topics of a group."""
+    return TopicHashes().of_topics(names, topics)
 
 
 def topic_hash(name: str, topic_id: UUID, topics: ClusterTopics) -> int:

@@ -246,7 +246,8 @@ class GroupCoordinator:
         if error is ErrorCode.NONE and group_id not in self._groups and not request.is_joining:
             error = ErrorCode.GROUP_ID_NOT_FOUND
         if error is not ErrorCode.NONE:
-            message = f"Consumer group {group_id} not found." if error is ErrorCode.GROUP_ID_NOT_FOUND else None
+            kind = "Group" if request.is_leaving else "Consumer group"
+            message = f"{kind} {group_id} not found." if error is ErrorCode.GROUP_ID_NOT_FOUND else None
             return HeartbeatOutcome(error=error, message=message)
         call: ParkedCall[HeartbeatOutcome] = ParkedCall()
         fresh_member_id = "" if request.member_id else str(self._fresh_uuid())

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import chain, islice
 from typing import assert_never, cast
@@ -419,23 +419,25 @@ class GroupRunner:
         """Match the names of all topics in slices, in a task."""
         version = self._topics.topics_version
 
-        async def find() -> None:
+        async def find() -> Mapping[str, frozenset[str]]:
             names = list(self._topic_names())
             hidden: set[str] = set()
             if action.denied is not None:
                 async for some in sliced_batches(names):
                     hidden.update(action.denied(some))
-            matching = await run_steps(find_topics(action.regexes, [name for name in names if name not in hidden]))
+            return await run_steps(find_topics(action.regexes, [name for name in names if name not in hidden]))
+
+        async def resolve() -> None:
+            matching: Mapping[str, frozenset[str]] = {}
+            try:
+                matching = await find()
+            except Exception:
+                log.exception("cannot match the regular expressions of a group group=%s", hosted.group.group_id)
             self.run(hosted, RegexesResolved(matching, version))
 
-        task = asyncio.get_running_loop().create_task(find(), name=f"regexes-{hosted.group.group_id}")
+        task = asyncio.get_running_loop().create_task(resolve(), name=f"regexes-{hosted.group.group_id}")
         self._resolutions.add(task)
-        task.add_done_callback(self._resolved)
-
-    def _resolved(self, task: asyncio.Task[None]) -> None:
-        self._resolutions.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("cannot match regular expressions of a group error=%r", error, exc_info=error)
+        task.add_done_callback(self._resolutions.discard)
 
     def _schedule(self, hosted: HostedGroup, action: ScheduleTimer) -> None:
         self._cancel(hosted, action.key)

@@ -162,14 +162,16 @@ def _holds(position: Position, before: str, character: str) -> bool:
     return is_boundary is (position is Position.WORD_BOUNDARY)
 
 
-def find_topics(regexes: Iterable[str], topics: Iterable[str]) -> Steps[Mapping[str, frozenset[str]]]:
+def find_topics(
+    regexes: Iterable[str], topics: Iterable[str], work_max: int = REGEX_WORK_MAX
+) -> Steps[Mapping[str, frozenset[str]]]:
     """Return the topics that match each expression; yields after each part of the work.
 
     Expressions that are not valid match nothing: they were checked when their members joined, or another broker with
     other bounds has stored them.
     """
     names = list(topics)
-    left = REGEX_WORK_MAX
+    left = work_max
     matching: dict[str, frozenset[str]] = {}
     for regex in regexes:
         found: list[str] = []

@@ -67,8 +67,11 @@ def _check_convertible(group: Group, event: HeartbeatRequest) -> None:
     """Raise ApiError(GROUP_ID_NOT_FOUND) unless the member creates the group, or converts one without members."""
     if not event.is_joining and group.protocol_type is None and not group.members:
         raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {group.group_id} not found.")
-    if not event.is_joining or group.state is not GroupState.EMPTY or group.members or group.pending_members:
+    if not event.is_joining:
         raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group.group_id} is not a consumer group.")
+    if group.state is not GroupState.EMPTY or group.members or group.pending_members:
+        what = f"Cannot upgrade classic group {group.group_id} to consumer group"
+        raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"{what} because online upgrade is disabled.")
 
 
 def _environment(group: Group, now: Now) -> Environment:
@@ -169,7 +172,11 @@ def revocation_overdue(group: Group, member_id: str, now: Now, out: list[Action]
     """Fence a member that has not revoked in time, unless it has gone on to another epoch."""
     epoch = group.revocation_epochs.pop(member_id, None)
     consumer = group.consumer
-    if consumer is None or member_id not in consumer.members or consumer.assignment(member_id).epoch != epoch:
+    if consumer is None or member_id not in consumer.members:
+        return
+    assignment = consumer.assignment(member_id)
+    # The log may have refused the change for which the timer was started.
+    if assignment.epoch != epoch or assignment.state is not MemberState.UNREVOKED_PARTITIONS:
         return
     _perform(group, fence(consumer, (member_id,), _environment(group, now)), now, out)
 
