@@ -23,8 +23,8 @@ _REQUESTS = frozenset(
 )
 _THROTTLES = {f"kafka_server_{kind}_throttle_time": kind for kind in ("produce", "fetch", "request")}
 SOFTWARE_NAMES = tuple(_CONNECTIONS)
-_DENIED = "kctl_server_authorizer_denied_total"
-CLIENT_NAMES = (*_CONNECTIONS, *_REQUESTS, *_THROTTLES, _DENIED)
+_DENIED = frozenset(f"kctl_server_authorizer_denied{suffix}" for suffix in ("_total", "persec", "persec_total"))
+CLIENT_NAMES = (*_CONNECTIONS, *_REQUESTS, *_THROTTLES, *_DENIED)
 """The metrics that are read; others are not parsed."""
 
 OLDEST_OF_KAFKA_4 = {
@@ -113,7 +113,7 @@ def client_metrics(samples: Iterable[Sample]) -> ClientMetrics:
             api, version = labels.get("request", ""), labels.get("version", "")
             if version.isdecimal() and int(version) < OLDEST_OF_KAFKA_4.get(api, 0):
                 old[api, int(version)] += round(value)
-        elif name == _DENIED:
+        elif name in _DENIED:
             denied.append(
                 DeniedOperation(
                     labels.get("principal", ""),

@@ -36,7 +36,7 @@ from kctl.commands.frame.command import ChangingCommand, ClusterCommand
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
-from kctl.commands.frame.options.parameters import with_groups
+from kctl.commands.frame.options.parameters import BootstrapController, with_groups
 from kctl.commands.frame.output.shown import shows
 from kctl.errors import UsageError
 from kctl.output.quantities import counted
@@ -91,6 +91,7 @@ def add(
     consumer: Annotated[
         bool, typer.Option("--consumer", help="What a consumer needs: read topics and groups, describe topics.")
     ] = False,
+    bootstrap_controller: BootstrapController = None,
     dry_run: DryRun = False,
 ) -> ExitStatus:
     """Add ACLs: one for each combination of the principals, hosts, operations and resources.
@@ -99,6 +100,7 @@ def add(
     precedence.  Without --host the ACL applies to all hosts.
     """
     run: Invocation = ctx.obj
+    run.at_controllers(bootstrap_controller)
     resources = resources_of(resource, PatternType.PREFIXED if prefix else PatternType.LITERAL)
     rules = rules_of(rule, hosts_of_new_acls(rule.host))
     acls = bindings(resources, rules, is_producer=producer, is_consumer=consumer, is_idempotent=idempotent)
@@ -131,6 +133,7 @@ def remove(
         bool, typer.Option("--any-resource", help="Rules about all resources, exact names and prefixes.")
     ] = False,
     rule: RuleOptions,
+    bootstrap_controller: BootstrapController = None,
     dry_run: DryRun = False,
 ) -> ExitStatus:
     """Remove the ACLs that the options select, and no others.
@@ -140,6 +143,7 @@ def remove(
     operations.
     """
     run: Invocation = ctx.obj
+    run.at_controllers(bootstrap_controller)
     resources = resources_to_remove(resource, rule, prefix=prefix, any_resource=any_resource)
     selected = filters(resources, rules_of(rule, hosts_of_stored_acls(rule.host)))
     acls = run.on_cluster(lambda client: list_acls(client, selected))
@@ -177,12 +181,13 @@ def confirm_removal(run: Invocation, acls: Sequence[AclBinding]) -> bool:
 
 
 @verbs.command("export", cls=ClusterCommand, epilog=examples("kctl acls export > acls.json"))
-def export(ctx: typer.Context) -> ExitStatus:
+def export(ctx: typer.Context, *, bootstrap_controller: BootstrapController = None) -> ExitStatus:
     """Print all ACLs as a JSON document for 'kctl acls apply' and 'kctl acls check --from', whatever --format is.
 
     The document has one ACL per line in a stable order, so that two exports can be compared as text.
     """
     run: Invocation = ctx.obj
+    run.at_controllers(bootstrap_controller)
     run.console.verbatim(write_document(run.on_cluster(list_acls)))
     return ExitStatus.DONE
 
@@ -211,6 +216,7 @@ def apply(
     check: Annotated[
         bool, typer.Option("--check", help="Change nothing; exit status 3 if the cluster has other ACLs.")
     ] = False,
+    bootstrap_controller: BootstrapController = None,
     dry_run: DryRun = False,
 ) -> ExitStatus:
     """Add the ACLs of a document that a cluster does not have, and show the ACLs that only the cluster has.
@@ -219,6 +225,7 @@ def apply(
     elsewhere --yes is required (exit status 5).
     """
     run: Invocation = ctx.obj
+    run.at_controllers(bootstrap_controller)
     if check and (run.has_consent or dry_run):
         raise UsageError("--check changes nothing: leave out --yes and --dry-run")
     requested = read_acls(file)

@@ -15,7 +15,7 @@ from kctl.commands.frame.command import ClusterCommand
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
-from kctl.commands.frame.options.parameters import with_groups
+from kctl.commands.frame.options.parameters import BootstrapController, with_groups
 from kctl.commands.frame.options.values import parse_ip_address
 from kctl.commands.frame.output.rows import outcome_error
 from kctl.commands.frame.output.shown import shows, shows_one
@@ -270,12 +270,14 @@ def list_verb(
         bool, typer.Option("--match", help="All rules that apply to the resource: exact names, prefixes and *.")
     ] = False,
     rule: RuleOptions,
+    bootstrap_controller: BootstrapController = None,
 ) -> ExitStatus:
     """List ACLs; without options all of them.
 
     An ACL is listed if it matches one value of each option that is given.
     """
     run: Invocation = ctx.obj
+    run.at_controllers(bootstrap_controller)
     resources = resources_of(resource, listed_pattern_type(prefix=prefix, literal=literal, match=match))
     selected = filters(resources, rules_of(rule, hosts_of_stored_acls(rule.host)))
     acls = run.on_cluster(lambda client: query(client, selected))

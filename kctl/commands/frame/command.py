@@ -283,7 +283,7 @@ def _note_grants(ctx: Any, denied: Mapping[ErrorCode, Sequence[Mapping[str, Any]
     """Note the lines of 'kctl acls add' for what was denied: rows, or the parameters of the command."""
     if not denied:
         return
-    from kctl.commands.frame.denials import grant_line, names_in, principal_of  # noqa: PLC0415 - rarely needed
+    from kctl.commands.frame.output.denials import grant_line, names_in, principal_of  # noqa: PLC0415 - rarely needed
 
     run, command = ctx.obj, " ".join(ctx.command_path.split()[1:])
     try:

@@ -27,7 +27,7 @@ from kctl.commands.frame.command import ChangingCommand
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
-from kctl.commands.frame.options.parameters import NOT_AN_OPTION, with_groups
+from kctl.commands.frame.options.parameters import NOT_AN_OPTION, BootstrapController, with_groups
 from kctl.commands.frame.output.shown import shows
 from kctl.commands.frame.query import QueryCommand
 from kctl.commands.reassign.rows import (
@@ -66,9 +66,10 @@ verbs = typer.Typer(add_completion=False)
 
 @verbs.command("list", cls=QueryCommand, epilog=examples("kctl reassign list", "kctl reassign list --format json"))
 @shows(OngoingRow)
-def list_moves(ctx: typer.Context) -> ExitStatus:
+def list_moves(ctx: typer.Context, *, bootstrap_controller: BootstrapController = None) -> ExitStatus:
     """List all partitions that are being moved."""
     run: Invocation = ctx.obj
+    run.at_controllers(bootstrap_controller)
     ongoing = run.on_brokers(list_reassignments)
     run.console.show(OngoingRow, [list_row(tp, reassignment) for tp, reassignment in ongoing.items()])
     return ExitStatus.DONE

@@ -24,7 +24,11 @@ def test_a_quorum_is_told_truly_in_each_of_its_states(tmp_path: Path) -> None:
     """All states of one cluster, because its start takes long: healthy, without one controller, without a majority."""
     if reason := apache_kafka.why_not():
         pytest.skip(reason)
-    with kraft_cluster(apache_kafka.NEWEST_BROKER, tmp_path) as cluster:
+    properties = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+    }
+    with kraft_cluster(apache_kafka.NEWEST_BROKER, tmp_path, properties) as cluster:
         kctl = command_line({"KCTL_BOOTSTRAP_SERVER": cluster.bootstrap})
         assert kctl("topics create orders --partitions 3 --replication-factor 3").status == 0
         wait_until(
@@ -61,6 +65,18 @@ def with_all_controllers(kctl: Kctl, cluster: KraftCluster) -> int:
     assert (of_controllers["controller"], len(of_controllers["brokers"])) == (leader, 3)
     assert (host, int(port)) in [(row["host"], row["port"]) for row in of_controllers["brokers"]]
     assert direct(f"metadata-quorum describe {at} --format json").document["leader_id"] == leader
+    acl = "--allow User:bob --operation read --topic orders"
+    for line, shown in (
+        (f"acls add {acl}", "added"),
+        ("acls list", "User:bob"),
+        ("acls export", "User:bob"),
+        (f"acls remove {acl} --yes", "removed"),
+        ("reassign list", ""),
+    ):
+        ran = direct(f"{line} {at}")
+        assert (ran.status, shown in ran.out) == (0, True), (line, ran)
+    ran = direct(f"topics list {at}")
+    assert (ran.status, "Use --bootstrap-server" in ran.err) == (2, True), ran
     for line in ("features describe", "configs describe broker 1 --all", "api-versions"):
         assert direct(f"{line} {at}").status == 0, line
     ran = direct(f"cluster describe --bootstrap-controller {cluster.addresses[1]}")

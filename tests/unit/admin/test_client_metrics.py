@@ -30,6 +30,12 @@ SAMPLES = [
         {"principal": "User:bob", "operation": "Read", "resource_type": "Topic", "resource_name": "orders"},
         3,
     ),
+    # With metrics.naming=confluent.
+    Sample(
+        "kctl_server_authorizer_deniedpersec",
+        {"principal": "User:eve", "operation": "Alter", "resource_type": "Cluster", "resource_name": "kafka-cluster"},
+        1,
+    ),
     Sample("kafka_server_produce_throttle_time", {"user": "", "client_id": "load"}, 20.5),
     Sample("kafka_server_fetch_throttle_time", {"user": "bob", "client_id": ""}, 120),
     Sample("kafka_server_request_throttle_time", {"user": "eve", "client_id": ""}, float("nan")),
@@ -44,7 +50,10 @@ def test_software_old_requests_and_throttled_clients_are_read() -> None:
         Software("unknown", "unknown"): 1,
     }
     assert found.old_requests == (OldRequest("Fetch", 3, 12),)
-    assert found.denied == (DeniedOperation("User:bob", "Read", "Topic", "orders", 3),)
+    assert found.denied == (
+        DeniedOperation("User:bob", "Read", "Topic", "orders", 3),
+        DeniedOperation("User:eve", "Alter", "Cluster", "kafka-cluster", 1),
+    )
     assert found.throttled == (
         ThrottledClient("fetch", "bob", "", 120),
         ThrottledClient("produce", "", "load", 20.5),

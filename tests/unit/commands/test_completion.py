@@ -68,7 +68,7 @@ def test_words_that_need_no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
         ("kctl topi", ["topics"]),
         ("kctl --vers", ["--version"]),
         ("kctl --format ", formats),
-        ("kctl topics ", ["list", "describe", "offsets", "create", "alter", "delete"]),
+        ("kctl topics ", ["list", "describe", "offsets", "create", "alter", "delete", "set-replication"]),
         ("kctl metadata", []),  # earlier names are read and not offered
         ("kctl topics create orders --conf", ["--confirm"]),
         ("kctl --format json topics de", ["describe", "delete"]),

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from kctl.commands.frame.denials import OPERATIONS, grant_line, principal_of
 from kctl.commands.frame.exit_status import ExitStatus
+from kctl.commands.frame.output.denials import OPERATIONS, grant_line, principal_of
 from kctl.commands.frame.root import all_commands
 from kctl.errors import ErrorCode
 from kctl.model import TopicPartition

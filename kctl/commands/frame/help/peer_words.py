@@ -364,6 +364,7 @@ OPTIONS_OF: dict[str, dict[str, str | tuple[str, ...]]] = {
 
 ANSWERS: dict[str, str] = {
     "--add-config-file": "Use --set NAME=VALUE for each property, or kctl apply FILE",
+    "--bootstrap-controller": "Use --bootstrap-server: the command needs brokers, and controllers do not answer it",
     "--consumer-config": "Use --command-config FILE",
     "--formatter-config": r"Use --record-format FORMAT, such as '%k\t%v\n'",
     "--formatter-property": r"Use --record-format FORMAT, such as '%k\t%v\n' for print.key=true",
