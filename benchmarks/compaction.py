@@ -28,6 +28,7 @@ from kctl.storage.config import LogConfig
 from kctl.storage.files import RealFiles
 from kctl.storage.log.log import Log
 from kctl.storage.log_manager import LogManager
+from kctl.system.steps import run_at_once
 
 BATCH_BYTES = 16_000
 WRITTEN_TIMES = 4
@@ -86,7 +87,7 @@ def measure(folder: str, megabytes: int, value_bytes: int, codec: Codec, *, many
         random=random.Random(2),
         buffers=lambda: CleanerBuffers(keys_bytes=1 << 30),
     )
-    due = cleaner.next(0)
+    due = run_at_once(cleaner.next(0))
     assert due is not None
     started, processor_started = time.perf_counter(), time.process_time()
     for work in cleaner.steps(*due, 0):

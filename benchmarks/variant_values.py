@@ -85,7 +85,7 @@ def measure(values: list[dict[str, Any]], decoding: Decoding) -> dict[str, float
     batch = pa.RecordBatch.from_arrays([texts, offsets], ["value", "offset"])
     decoder = BatchDecoder(Columns(value=decoding))
     start = time.process_time()
-    fitting, misfits = decoder.decode(batch)
+    fitting, misfits, _ = decoder.decode(batch)
     decoded = time.process_time()
     assert misfits is None
     with tempfile.TemporaryDirectory() as folder:

@@ -12,7 +12,6 @@ import json
 import os
 import pty
 import re
-import shlex
 import struct
 import subprocess
 import sys
@@ -21,10 +20,10 @@ import termios
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.peers.forked_kctl import write_program
 from tests.peers.three_brokers import kctl_cluster
 
 PAGE = Path(__file__).with_name("stories.md")
-ROOT = Path(__file__).parents[1]
 COLUMNS, LINES = 120, 40
 SEGMENT = f"{0:020}.log"
 TIMEOUT_S = 120
@@ -159,14 +158,10 @@ class Shell:
     def __init__(self, data: Path, bootstrap: str, folder: Path) -> None:
         self._data = data
         self._folder = folder
-        program = folder / "bin" / "kctl"
-        program.parent.mkdir()
-        program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m kctl "$@"\n')
-        program.chmod(0o755)
+        programs = write_program(folder / "bin")
         self._environment = {
             **os.environ,
-            "PATH": f"{program.parent}:{os.environ['PATH']}",
-            "PYTHONPATH": str(ROOT),
+            "PATH": f"{programs}:{os.environ['PATH']}",
             "KCTL_BOOTSTRAP_SERVER": bootstrap,
             "XDG_STATE_HOME": str(folder / "state"),
             "XDG_CONFIG_HOME": str(folder / "config"),

@@ -27,6 +27,7 @@ from rich.console import Console
 from rich.text import Text
 
 from tests.peers import probe
+from tests.peers.forked_kctl import write_program
 from tests.peers.kctl_broker import KctlBroker, kctl_broker
 from tests.peers.process import Process
 
@@ -120,14 +121,10 @@ def first_steps() -> str:
     """Type what a first user types: a broker, a topic, records, the health of the cluster."""
     with tempfile.TemporaryDirectory(prefix="kctl-home-") as home:
         port = str(probe.free_port())
-        program = Path(home) / "bin" / "kctl"
-        program.parent.mkdir()
-        program.write_text(f'#!/bin/sh\nexec {sys.executable} -m kctl "$@"\n')
-        program.chmod(0o755)
+        programs = write_program(Path(home) / "bin")
         environment = {
             "HOME": home,
-            "PATH": f"{program.parent}:{os.environ['PATH']}",
-            "PYTHONPATH": str(Path(__file__).parents[1]),
+            "PATH": f"{programs}:{os.environ['PATH']}",
             "KCTL_BOOTSTRAP_SERVER": f"127.0.0.1:{port}",
             **dict.fromkeys(("XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"), ""),
         }

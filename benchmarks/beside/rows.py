@@ -82,13 +82,16 @@ def client_cpu_s() -> float:
 
 
 @contextlib.contextmanager
-def topic(side: Side, name: str, *, replicas: tuple[int, ...] = (0,), **config: str) -> Iterator[str]:
-    """A topic of one partition, led by the first of the replicas; it is deleted again."""
+def topic(
+    side: Side, name: str, *, replicas: tuple[int, ...] = (0,), partitions: int = 1, **config: str
+) -> Iterator[str]:
+    """A topic whose partitions are led by the first of the replicas; it is deleted again."""
     admin = AdminClient({"bootstrap.servers": side.bootstrap, "log_level": 3})
     ids = sorted(admin.list_topics(timeout=TIMEOUT_S).brokers)
-    assignment = [[ids[replica] for replica in replicas]]
+    assignment = [[ids[replica] for replica in replicas]] * partitions
     properties = {key.replace("_", "."): value for key, value in config.items()}
-    admin.create_topics([NewTopic(name, 1, replica_assignment=assignment, config=properties)])[name].result(TIMEOUT_S)
+    created = admin.create_topics([NewTopic(name, partitions, replica_assignment=assignment, config=properties)])
+    created[name].result(TIMEOUT_S)
     wait_until(lambda: _is_led(admin, name), what=f"a leader of {name}", timeout_s=TIMEOUT_S)
     yield name
     admin.delete_topics([name])[name].result(TIMEOUT_S)
@@ -180,21 +183,49 @@ def _recompressed(side: Side, scale: Scale, name: str) -> Measured:
 
 
 def _single_requests(
-    *, connections: int, in_flight: int, acks: int, replicas: tuple[int, ...] = (0,)
+    *, connections: int, in_flight: int, acks: int, replicas: tuple[int, ...] = (0,), partitions: int = 1
 ) -> Callable[[Side, Scale, str], Measured]:
+    """With one message for each of the partitions; requests for many partitions are fewer."""
+
     def measure(side: Side, scale: Scale, name: str) -> Measured:
-        with topic(side, name, replicas=replicas):
-            frame = small_requests.produce_frame(name, acks=acks)
-            done = _timed(
+        count = scale.requests // partitions if partitions > 1 else scale.requests
+        with topic(side, name, replicas=replicas, partitions=partitions):
+            frame = small_requests.produce_frame(name, acks=acks, partitions=partitions)
+            return _per_request(
                 side,
+                count,
                 lambda: small_requests.send(
-                    side.bootstrap, frame, count=scale.requests, connections=connections, in_flight=in_flight
+                    side.bootstrap, frame, count=count, connections=connections, in_flight=in_flight
                 ),
             )
-        values = {"CPU us": done.broker_cpu_s / scale.requests * 1e6, "requests/s": scale.requests / done.took_s}
-        return Measured(values, done.client_share)
 
     return measure
+
+
+def _small_fetches(side: Side, scale: Scale, name: str) -> Measured:
+    """Of one batch with a message of 100 B."""
+    with topic(side, name):
+        produced = small_requests.produce_frame(name, acks=1)
+        small_requests.send(side.bootstrap, produced, count=1, connections=1, in_flight=1)
+        frame = small_requests.fetch_frame(name)
+        return _per_request(
+            side,
+            scale.requests,
+            lambda: small_requests.send(
+                side.bootstrap,
+                frame,
+                count=scale.requests,
+                connections=SINGLE_CONNECTIONS,
+                in_flight=1,
+                error_at=small_requests.FETCH_ERROR,
+            ),
+        )
+
+
+def _per_request(side: Side, count: int, send: Callable[[], float]) -> Measured:
+    done = _timed(side, send)
+    values = {"CPU us": done.broker_cpu_s / count * 1e6, "requests/s": count / done.took_s}
+    return Measured(values, done.client_share)
 
 
 def _replicated(side: Side, scale: Scale, name: str) -> Measured:
@@ -326,6 +357,17 @@ ROWS = (
         f"one message per request, {SINGLE_CONNECTIONS} connections, one in flight",
         _single_requests(connections=SINGLE_CONNECTIONS, in_flight=1, acks=1),
     ),
+    Row(
+        "partitions-20",
+        f"one message for each of 20 partitions per request, {SINGLE_CONNECTIONS} connections",
+        _single_requests(connections=SINGLE_CONNECTIONS, in_flight=1, acks=1, partitions=20),
+    ),
+    Row(
+        "partitions-200",
+        f"one message for each of 200 partitions per request, {SINGLE_CONNECTIONS} connections",
+        _single_requests(connections=SINGLE_CONNECTIONS, in_flight=1, acks=1, partitions=200),
+    ),
+    Row("small-fetch", f"Fetch of one message, {SINGLE_CONNECTIONS} connections", _small_fetches),
     Row("recompressed", "lz4 recompressed to zstd", _recompressed),
     Row("readers", f"{READERS} readers of one topic", _ten_readers),
     Row("compaction", "compaction of 100 B records", _compaction("none")),

@@ -22,24 +22,44 @@ from kctl.records.header import Record
 PRODUCE_VERSION, FETCH_VERSION = 7, 11
 TIMEOUT_S = 120
 _SIZE = struct.Struct(">i")
-_ERROR_POSITION = 22
-"""Position of the error code in a response with one partition: after correlation id, counts, and a name of 4 bytes."""
+PRODUCE_ERROR, FETCH_ERROR = 22, 30
+"""Position of the error code of the first partition in a response: after correlation id, counts, a name of 4 bytes, and
+in that to Fetch throttle time, error code and session.
+"""
 TOPIC_NAME_BYTES = 4
 
 
-def produce_frame(topic: str, *, acks: int, size: int = 100) -> bytes:
-    """A Produce request with one message of `size` bytes for partition 0 of a topic whose name has 4 letters."""
+def produce_frame(topic: str, *, acks: int, size: int = 100, partitions: int = 1) -> bytes:
+    """A Produce request with one message of `size` bytes for each of the first partitions of a topic whose name has 4
+    letters.
+    """
     assert len(topic) == TOPIC_NAME_BYTES
     batch = build_batch([Record(0, int(time.time() * 1000), None, bytes(size))])
-    data = [TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=batch)])]
+    partition_data = [PartitionProduceData(index=index, records=batch) for index in range(partitions)]
+    data = [TopicProduceData(name=topic, partition_data=partition_data)]
     request = ProduceRequest(acks=acks, timeout_ms=30_000, topic_data=data)
     return b"".join(request_frame(request, PRODUCE_VERSION, correlation_id=1, client_id="benchmark"))
 
 
-def send(address: str, frame: bytes, *, count: int, connections: int, in_flight: int) -> float:
+def fetch_frame(topic: str) -> bytes:
+    """A Fetch request for the first batch of partition 0 of a topic whose name has 4 letters, without a session."""
+    assert len(topic) == TOPIC_NAME_BYTES
+    return _fetch_frame(topic, wait_ms=500, bytes_max=1)
+
+
+def _fetch_frame(topic: str, *, wait_ms: int, bytes_max: int) -> bytes:
+    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=bytes_max)
+    topics = [FetchTopic(topic=topic, partitions=[partition])]
+    request = FetchRequest(replica_id=-1, max_wait_ms=wait_ms, min_bytes=1, topics=topics)
+    return b"".join(request_frame(request, FETCH_VERSION, correlation_id=1, client_id="benchmark"))
+
+
+def send(
+    address: str, frame: bytes, *, count: int, connections: int, in_flight: int, error_at: int = PRODUCE_ERROR
+) -> float:
     """Sends the frame `count` times, with `in_flight` requests on each connection; returns the seconds it took.
 
-    Raises SystemExit when a response has an error code.
+    Raises SystemExit when a response has an error code, which is at `error_at`.
     """
     with selectors.DefaultSelector() as selector:
         sockets = [connect(address) for _ in range(connections)]
@@ -58,7 +78,7 @@ def send(address: str, frame: bytes, *, count: int, connections: int, in_flight:
             for key, _ in ready:
                 sock = key.fileobj
                 assert isinstance(sock, socket.socket)
-                answered = _take_responses(sock, buffers[sock])
+                answered = _take_responses(sock, buffers[sock], error_at)
                 done += answered
                 more = min(answered, count - sent)
                 if more:
@@ -73,17 +93,7 @@ def send(address: str, frame: bytes, *, count: int, connections: int, in_flight:
 @contextmanager
 def long_polls(address: str, topic: str, count: int, *, wait_ms: int = 5_000) -> Iterator[None]:
     """So many consumers, each with a connection and a Fetch request that waits for records that never come."""
-    request = FetchRequest(
-        replica_id=-1,
-        max_wait_ms=wait_ms,
-        min_bytes=1,
-        topics=[
-            FetchTopic(
-                topic=topic, partitions=[FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)]
-            )
-        ],
-    )
-    frame = b"".join(request_frame(request, FETCH_VERSION, correlation_id=1, client_id="benchmark"))
+    frame = _fetch_frame(topic, wait_ms=wait_ms, bytes_max=1 << 20)
     sockets = [connect(address) for _ in range(count)]
     is_over = threading.Event()
 
@@ -121,7 +131,7 @@ def connect(address: str) -> socket.socket:
     return sock
 
 
-def _take_responses(sock: socket.socket, buffer: bytearray) -> int:
+def _take_responses(sock: socket.socket, buffer: bytearray, error_at: int) -> int:
     """Receives once; returns how many responses are complete."""
     received = sock.recv(1 << 18)
     if not received:
@@ -133,7 +143,7 @@ def _take_responses(sock: socket.socket, buffer: bytearray) -> int:
         end = position + _SIZE.size + size
         if len(buffer) < end:
             break
-        (error,) = struct.unpack_from(">h", buffer, position + _SIZE.size + _ERROR_POSITION)
+        (error,) = struct.unpack_from(">h", buffer, position + _SIZE.size + error_at)
         if error:
             raise SystemExit(f"a message was refused with error code {error}")
         position = end

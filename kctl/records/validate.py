@@ -16,7 +16,7 @@ need the cluster (acks, min.insync.replicas) in kctl.server.  KIP-98, KIP-467.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kctl.errors import ApiError, ErrorCode
 from kctl.limits import APPENDED_INLINE_BYTES_MAX, RECORDS_PER_BATCH_MAX
@@ -70,6 +70,20 @@ class AppendRules:
     """None keeps the producer's codec (`compression.type=producer`)."""
     allows_zstd: bool = True
     """True from inter.broker.protocol.version 2.1 on: older brokers cannot read zstd."""
+    plain_bytes_max: int = field(init=False, compare=False, repr=False)
+    """A batch of at most this size may be stored without further checks if it is uncompressed and sound, and if each
+    record has a key where the topic is compacted; -1 if the rules may require something else.
+    """
+
+    def __post_init__(self) -> None:
+        """Derive what each append would have to."""
+        is_plain = (
+            self.timestamp_type is _CREATE_TIME
+            and self.timestamp_difference_max_ms == TIMESTAMP_DIFFERENCE_UNLIMITED
+            and self.codec is None
+        )
+        bytes_max = min(self.max_message_bytes, self.segment_bytes) if is_plain else -1
+        object.__setattr__(self, "plain_bytes_max", bytes_max)
 
 
 class RecordsRejected(ApiError):

@@ -96,6 +96,10 @@ class Files(Protocol):
     def size(self, path: str) -> int:
         """Return the size of the file in bytes."""
 
+    def stamp(self, path: str) -> tuple[int, int]:
+        """Return the size and a number that differs after a change of the file, or of the names in the directory."""
+        ...
+
     def modified_ms(self, path: str) -> int:
         """Return the modification time in ms since the epoch."""
         ...
@@ -258,6 +262,11 @@ class RealFiles:
         """See Files.size."""
         return os.stat(path).st_size
 
+    def stamp(self, path: str) -> tuple[int, int]:
+        """See Files.stamp; the number is the modification time in ns."""
+        found = os.stat(path)
+        return found.st_size, found.st_mtime_ns
+
     def modified_ms(self, path: str) -> int:
         """See Files.modified_ms."""
         return os.stat(path).st_mtime_ns // 1_000_000
@@ -366,6 +375,10 @@ class ConfinedFiles:
     def size(self, path: str) -> int:
         """See Files.size."""
         return self._files.size(self._inside(path))
+
+    def stamp(self, path: str) -> tuple[int, int]:
+        """See Files.stamp."""
+        return self._files.stamp(self._inside(path))
 
     def modified_ms(self, path: str) -> int:
         """See Files.modified_ms."""

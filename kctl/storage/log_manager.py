@@ -28,7 +28,8 @@ from kctl.storage.directories.log_directory import DelayedRemovals, LogDirectory
 from kctl.storage.files import ConfinedFiles, Files
 from kctl.storage.log.flushing import CheckpointPlan, FlushPlan, RemovalPlan
 from kctl.storage.log.log import Log
-from kctl.storage.names import CLEAN_SHUTDOWN, delete_directory_name, future_directory_name
+from kctl.storage.names import CLEAN_LOGS, CLEAN_SHUTDOWN, delete_directory_name, future_directory_name
+from kctl.storage.recovery.clean_logs import CleanLog, clean_log, clean_logs_text
 from kctl.storage.recovery.loading import load_logs
 from kctl.storage.recovery.recovery import open_log
 from kctl.system.environment import Clock, Random
@@ -244,7 +245,8 @@ class LogManager:
         """Return all logs and future logs."""
         return [*self._logs.values(), *self.futures.logs.values()]
 
-    def _is_current(self, log: Log) -> bool:
+    def is_current(self, log: Log) -> bool:
+        """Return whether the log, or future log, was not deleted or replaced."""
         tp = log.topic_partition
         return self._logs.get(tp) is log or self.futures.get(tp) is log
 
@@ -327,7 +329,7 @@ class LogManager:
         """
         deleted = 0
         for log in self.all() if logs is None else logs:
-            if log.log_directory.is_online and self._is_current(log):
+            if log.log_directory.is_online and self.is_current(log):
                 # A future log is incomplete: only the log start offset counts, not its size and age.
                 starts_only = self.futures.get(log.topic_partition) is log
                 try:
@@ -351,7 +353,7 @@ class LogManager:
         made: its files are open.
         """
         for log in self.all() if logs is None else logs:
-            if log.log_directory.is_online and self._is_current(log):
+            if log.log_directory.is_online and self.is_current(log):
                 try:
                     plan = log.plan_due_flush(now_ms)
                 except LogDirFailure:
@@ -377,18 +379,39 @@ class LogManager:
     def clean_shutdown(self, high_watermarks: Mapping[TopicPartition, int] | None = None) -> None:
         """Close all logs; write the checkpoints and the clean shutdown marker of each online directory."""
         close_logs(self.all(), self.executor)
+        clean = self._clean_logs()
         self.checkpoints.write_recovery_points()
         self.checkpoints.write_log_start_offsets()
         if high_watermarks is not None:
             self.checkpoints.write_high_watermarks(high_watermarks)
-        for directory in self._directories:
-            if directory.state.is_online and directory.lock is not None:
-                mark = CheckpointPlan(self._files, [(directory.state, directory.path(CLEAN_SHUTDOWN), bytes)])
-                mark.run()
-                self.take_failures(mark)
+        marks: dict[str, Callable[[str], bytes]] = {
+            CLEAN_LOGS: lambda path: clean_logs_text(clean[path]),
+            CLEAN_SHUTDOWN: lambda _: b"",
+        }
+        for name, content_of in marks.items():
+            for directory in self._directories:
+                if directory.state.is_online and directory.lock is not None:
+                    content = partial(content_of, directory.state.path)
+                    mark = CheckpointPlan(self._files, [(directory.state, directory.path(name), content)])
+                    mark.run()
+                    self.take_failures(mark)
         self._logs.clear()
         self._by_topic.clear()
         self.release()
+
+    def _clean_logs(self) -> dict[str, list[CleanLog]]:
+        """Return the closed logs that the next start can open without reading their files, by log directory."""
+        found: dict[str, list[CleanLog]] = {state.path: [] for state in self._directories.states}
+        for log in self._logs.values():
+            if log.log_directory.is_online:
+                try:
+                    clean = clean_log(log, self._files)
+                except OSError as error:
+                    log.log_directory.fail(error)
+                    continue
+                if clean is not None:
+                    found[log.log_directory.path].append(clean)
+        return found
 
     def release(self) -> None:
         """Release locks and files without writing anything, as a killed process does."""

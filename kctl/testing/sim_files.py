@@ -16,6 +16,7 @@ import errno
 import os
 import posixpath
 import threading
+from zlib import crc32
 
 from kctl.storage.files import Buffer, Entry, File, Lock, RealEntry
 from kctl.system.environment import Random
@@ -215,6 +216,13 @@ class SimFiles:
     def size(self, path: str) -> int:
         """Return the size of the file in bytes.  Raises FileNotFoundError."""
         return self._content(path).size
+
+    def stamp(self, path: str) -> tuple[int, int]:
+        """Return the size and a checksum, of the names for a directory.  Raises FileNotFoundError."""
+        if path in self._directories:
+            return 0, crc32("\0".join(entry.name for entry in self.list(path)).encode())
+        content = self._content(path)
+        return content.size, crc32(content.read(0, content.size))
 
     def modified_ms(self, path: str) -> int:
         """Modification time in ms since the epoch.  Raises FileNotFoundError."""

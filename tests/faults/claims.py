@@ -37,7 +37,7 @@ from tests.peers.apache_zookeeper import ZooKeeperServer
 from tests.peers.namespaces import Network
 from tests.peers.one_broker import OneBroker
 from tests.peers.probe import wait_until
-from tests.peers.process import Process
+from tests.peers.process import KctlProcess
 
 FIRST, SECOND, OTHER = "first", "second", "other"
 CLAIMANTS = (FIRST, SECOND)
@@ -85,13 +85,14 @@ class Claimant:
         words = ["broker", "start", "--data-dir", str(folder), "--zookeeper", connect]
         for name, value in {"listeners": f"PLAINTEXT://0.0.0.0:{PORT}", **properties}.items():
             words += ["-o", f"{name}={value}"]
-        self._command = [*network.on(host), sys.executable, "-m", "kctl", *words]
-        self._process: Process | None = None
+        self._words = words
+        self._network = network.file(host)
+        self._process: KctlProcess | None = None
 
     def start(self) -> None:
         """Starts the process, if none runs; whether it may serve is not known when this returns."""
         if self._process is None or not self._process.is_running:
-            self._process = Process(f"broker on {self.host}", self._command, log=self.log)
+            self._process = KctlProcess(f"broker on {self.host}", self._words, log=self.log, network=self._network)
 
     def kill(self) -> None:
         if self._process is not None:

@@ -195,8 +195,8 @@ class Cluster:
         properties = {**self._properties, "broker.id": str(broker_id), "listeners": f"PLAINTEXT://{address}"}
         for name, value in properties.items():
             words += ["-o", f"{name}={value}"]
-        run_by = self.network.on(self.host(broker_id))
-        self.brokers[broker_id] = KctlBroker(words, address, data_dir, run_by=run_by)
+        network = self.network.file(self.host(broker_id))
+        self.brokers[broker_id] = KctlBroker(words, address, data_dir, network=network)
 
 
 @contextlib.contextmanager

@@ -19,6 +19,7 @@ import sys
 import tempfile
 import uuid
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -118,9 +119,19 @@ class Group:
 
 
 def play(
-    assignor: str, seed: int, folder: Path, *, kills: int = 3, has_java: bool = False, bootstrap: str | None = None
+    assignor: str,
+    seed: int,
+    folder: Path,
+    *,
+    kills: int = 3,
+    has_java: bool = False,
+    bootstrap: str | None = None,
+    clients: Sequence[str] = (),
 ) -> str:
-    """One run, on a broker of its own unless `bootstrap` names one; returns what was read, in words."""
+    """One run, on a broker of its own unless `bootstrap` names one; returns what was read, in words.
+
+    `clients` are others than the usual ones.
+    """
     with contextlib.ExitStack() as running:
         if bootstrap is None and assignor == CONSUMER_PROTOCOL:
             bootstrap = running.enter_context(apache_kafka(NEWEST_BROKER, folder / "broker"))
@@ -129,10 +140,13 @@ def play(
             broker.start()
             running.callback(broker.stop)
             bootstrap = broker.bootstrap_servers
-        return _play(bootstrap, assignor, seed, folder, kills=kills, has_java=has_java)
+        names = clients or CLIENTS[assignor]
+        return _play(bootstrap, assignor, seed, folder, kills=kills, has_java=has_java, clients=names)
 
 
-def _play(bootstrap: str, assignor: str, seed: int, folder: Path, *, kills: int, has_java: bool) -> str:
+def _play(
+    bootstrap: str, assignor: str, seed: int, folder: Path, *, kills: int, has_java: bool, clients: Sequence[str]
+) -> str:
     chance = random.Random(f"{seed} {assignor}")
     topic = f"readers-{assignor}-{seed}-{uuid.uuid4().hex[:8]}"
     group = Group(bootstrap, topic, assignor, folder, chance)
@@ -146,7 +160,7 @@ def _play(bootstrap: str, assignor: str, seed: int, folder: Path, *, kills: int,
                 producer.flush()
                 written.update((future.result(0).partition, future.result(0).offset) for future in sent)
                 if number == 0:
-                    for client in CLIENTS[assignor]:
+                    for client in clients:
                         group.join(client)
                     if has_java:
                         group.join_java()
@@ -161,7 +175,7 @@ def _play(bootstrap: str, assignor: str, seed: int, folder: Path, *, kills: int,
         probe.wait_until(lambda: set(group.read()) == written, what="all records are read", timeout_s=TIMEOUT_S)
         read = group.read()
         doubled = sum(read.values()) - len(read)
-        assert doubled <= RECORDS_MAX * (kills + 2 * group.joins) * len(CLIENTS[assignor]), f"{doubled} read again"
+        assert doubled <= RECORDS_MAX * (kills + 2 * group.joins) * len(clients), f"{doubled} read again"
         return f"{assignor} seed={seed}: {len(read)} of {len(written)} read, {doubled} again, {kills} members killed"
     finally:
         group.close()

@@ -52,6 +52,11 @@ their work when the JVM ends, and one that counts records in a static field.
 TOOLS_TO_ARCHIVE = {
     OLDEST_JUDGE: (f"kafka.admin.TopicCommand {_TOPICS}", *_TOOLS),
     LAST_WITH_ZOOKEEPER: (f"org.apache.kafka.tools.TopicCommand {_TOPICS}", *_TOOLS),
+    NEWEST_BROKER: (
+        f"org.apache.kafka.tools.TopicCommand {_TOPICS}",
+        *_TOOLS[:-1],
+        "org.apache.kafka.tools.DumpLogSegments --files {log} --print-data-log",
+    ),
 }
 """Tools whose classes are archived beside those of the broker, with arguments for a short run."""
 
@@ -394,14 +399,14 @@ def main() -> int:
             sys.stderr.write(f"Apache Kafka {version}: {error.stdout}{error.stderr}\n")
             return 1
     for version in TOOLS_TO_ARCHIVE:
-        _make_archive(version)
+        _make_archives(version)
     return 0
 
 
-def _make_archive(version: str) -> None:
+def _make_archives(version: str) -> None:
     """Archives the classes that a broker, its ZooKeeper and these tools load; without it they start as well."""
-    folder = jars(version)
-    if java.has_archive(folder):
+    folders = {_broker_jars(version), jars(version)}
+    if all(map(java.has_archive, folders)):
         return
     with tempfile.TemporaryDirectory() as scratch:
         lists = Path(scratch) / "lists"
@@ -411,7 +416,8 @@ def _make_archive(version: str) -> None:
             subprocess.run(
                 command, check=True, capture_output=True, text=True, env=java.recording_environment(lists), timeout=300
             )
-            java.make_archive(folder, lists)
+            for folder in folders:
+                java.make_archive(folder, lists)
         except subprocess.CalledProcessError as error:
             sys.stderr.write(f"Apache Kafka {version}: no class archive: {error.stdout}{error.stderr}\n")
         except subprocess.TimeoutExpired as error:

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import ctypes
 import functools
 import gc
 import importlib
-import json
+import marshal
 import os
 import pkgutil
 import select
 import selectors
+import shlex
 import signal
 import socket
 import struct
@@ -30,10 +32,12 @@ from typing import NoReturn
 
 import kctl.commands
 from kctl.cli import main
+from tests.peers.fork_server import ROOT, SERVER, ForkServer
 
-ROOT = Path(__file__).parents[2]
 MAX_REQUEST_BYTES = 1 << 20
 STANDARD_STREAMS = (0, 1, 2)
+MAX_FILES = len(STANDARD_STREAMS) + 2
+"""The standard streams, the network namespace unless it is that of the server, and where to report to."""
 OPEN_FILES_MAX = 1024
 REPORT = struct.Struct("=i")
 TIMEOUT_S = 180
@@ -83,24 +87,21 @@ class ForkedProcess:
 
 
 class ForkedKctl:
-    """Starts commands, each in a fork of a server, which ends at the end of its connection."""
+    """Starts commands, each in a fork of a server."""
 
-    def __init__(self, module: str = "tests.peers.forked_kctl") -> None:
-        """`module` is the program that calls `serve`."""
-        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            self._server = subprocess.Popen(
-                [sys.executable, "-m", module, str(theirs.fileno())],
-                cwd=ROOT,
-                pass_fds=[theirs.fileno()],
-                start_new_session=True,
-            )
+    def __init__(self, address: str) -> None:
+        """Connects to the server; raises OSError."""
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._socket.connect(address)
+        self.address = address
 
     def start(self, words: Sequence[str], *, streams: Sequence[int], environment: Mapping[str, str]) -> ForkedProcess:
-        """Starts a command in a session of its own; `streams` are its standard streams."""
+        """Starts a command in a session of its own; `streams` are its standard streams, and then its network namespace
+        if that is another one.
+        """
         reports, theirs = os.pipe()
         try:
-            request = json.dumps({"words": words, "environment": dict(environment)}).encode()
+            request = marshal.dumps({"words": list(words), "environment": dict(environment), "folder": str(ROOT)})
             socket.send_fds(self._socket, [request], [*streams, theirs])
         except OSError:
             os.close(reports)
@@ -128,17 +129,33 @@ class ForkedKctl:
             return subprocess.CompletedProcess(words, status, out.read(), err.read())
 
     def close(self) -> None:
-        """Commands that still run are not ended."""
         self._socket.close()
-        self._server.wait()
 
 
 @functools.cache
 def forked_kctl() -> ForkedKctl:
-    """One for all tests of this process."""
-    started = ForkedKctl()
-    atexit.register(started.close)
-    return started
+    """One for all tests of this process, on the server that ./dev has started or on one of its own."""
+    address = os.environ.get(SERVER)
+    if address is None:
+        server = ForkServer(sys.executable)
+        atexit.register(server.close)
+        address = server.address
+    connected = ForkedKctl(address)
+    atexit.register(connected.close)
+    return connected
+
+
+def program() -> tuple[str, ...]:
+    """The words before those of a command for a process that has it forked, and that is given its signals."""
+    return (sys.executable, "-IS", str(ROOT / "tests/peers/forked_program.py"), forked_kctl().address)
+
+
+def write_program(folder: Path) -> Path:
+    """Write a program `kctl` which does that, for the PATH of a shell; returns its folder, which is created."""
+    folder.mkdir(parents=True)
+    (folder / "kctl").write_text(f'#!/bin/sh\nexec {shlex.join(program())} "$@"\n')
+    (folder / "kctl").chmod(0o755)
+    return folder
 
 
 def run_kctl(
@@ -170,11 +187,11 @@ class ForkedProcesses:
 
     def start(self, request: dict[str, object], streams: Sequence[int]) -> None:
         """Forks; the last of the streams is the one for reports."""
-        *standard, reports = streams
+        *given, reports = streams
         process = os.fork()
         if process == 0:
-            _run_and_exit(request, standard)
-        for stream in standard:
+            _run_and_exit(request, given)
+        for stream in given:
             os.close(stream)
         self._reports[process] = reports
         self._report(reports, process)
@@ -194,21 +211,29 @@ class ForkedProcesses:
             os.write(reports, REPORT.pack(number))
 
 
-def serve(connection: socket.socket) -> None:
-    """Runs each request in a fork, until the end of the connection."""
+def serve(listener: socket.socket) -> None:
+    """Runs each request in a fork, until the end of standard input."""
     processes = ForkedProcesses()
     with selectors.DefaultSelector() as waiting:
-        waiting.register(connection, selectors.EVENT_READ)
-        waiting.register(processes.ended, selectors.EVENT_READ)
+        for event in (sys.stdin, listener, processes.ended):
+            waiting.register(event, selectors.EVENT_READ)
         while True:
             for key, _ in waiting.select():
+                if key.fileobj is sys.stdin:
+                    return
                 if key.fileobj is processes.ended:
                     processes.report_ends()
-                    continue
-                request, streams, _, _ = socket.recv_fds(connection, MAX_REQUEST_BYTES, len(STANDARD_STREAMS) + 1)
-                if not request:
-                    return
-                processes.start(json.loads(request), streams)
+                elif key.fileobj is listener:
+                    waiting.register(listener.accept()[0], selectors.EVENT_READ)
+                else:
+                    connection = key.fileobj
+                    assert isinstance(connection, socket.socket)
+                    request, files, _, _ = socket.recv_fds(connection, MAX_REQUEST_BYTES, MAX_FILES)
+                    if request:
+                        processes.start(marshal.loads(request), files)
+                    else:
+                        waiting.unregister(connection)
+                        connection.close()
 
 
 def _run_and_exit(request: dict[str, object], streams: Sequence[int]) -> NoReturn:
@@ -226,13 +251,17 @@ def _run_and_exit(request: dict[str, object], streams: Sequence[int]) -> NoRetur
 
 def _status_of(request: dict[str, object], streams: Sequence[int]) -> int:
     """The exit status of the command, with arguments, environment and standard streams as in a process of its own."""
-    for stream, number in zip(streams, STANDARD_STREAMS, strict=True):
+    for network in streams[len(STANDARD_STREAMS) :]:
+        _enter(network)
+    for stream, number in zip(streams, STANDARD_STREAMS, strict=False):
         os.dup2(stream, number)
     os.closerange(len(STANDARD_STREAMS), OPEN_FILES_MAX)
     sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w", buffering=1)  # noqa: SIM115
-    words, environment = request["words"], request["environment"]
+    words, environment, folder = request["words"], request["environment"], request["folder"]
     assert isinstance(words, list)
     assert isinstance(environment, dict)
+    assert isinstance(folder, str)
+    os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
     sys.argv[1:] = words
@@ -240,6 +269,15 @@ def _status_of(request: dict[str, object], streams: Sequence[int]) -> int:
     sys.stdout.flush()
     sys.stderr.flush()
     return status
+
+
+def _enter(network: int) -> None:
+    """Have the sockets of this process in another network namespace, unless it is the own one."""
+    if not os.path.sameopenfile(network, own := os.open("/proc/self/ns/net", os.O_RDONLY)):
+        library = ctypes.CDLL(None, use_errno=True)
+        if library.setns(network, 0):
+            raise OSError(ctypes.get_errno(), "setns")
+    os.close(own)
 
 
 def import_commands() -> None:

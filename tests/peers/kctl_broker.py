@@ -27,10 +27,19 @@ TEST_PROPERTIES = {
 class KctlBroker:
     """A started broker: its address, its id, and the ways to stop it."""
 
-    def __init__(self, words: Sequence[str], bootstrap: str, data_dir: Path, *, run_by: Sequence[str] = ()) -> None:
-        """`words` are the arguments of kctl; `run_by` as for `kctl_broker`."""
+    def __init__(
+        self,
+        words: Sequence[str],
+        bootstrap: str,
+        data_dir: Path,
+        *,
+        run_by: Sequence[str] = (),
+        network: Path | None = None,
+    ) -> None:
+        """`words` are the arguments of kctl; `run_by` as for `kctl_broker`, and `network` as for `KctlProcess`."""
         self._words = words
         self._run_by = run_by
+        self._network = network
         self.bootstrap = bootstrap
         self.data_dir = data_dir
         self.log = data_dir.with_name(f"{data_dir.name}.output")
@@ -50,7 +59,7 @@ class KctlBroker:
         if self._run_by:
             command = [*self._run_by, sys.executable, "-m", "kctl", *self._words]
             return Process("kctl broker", command, log=self.log)
-        return KctlProcess("kctl broker", self._words, log=self.log)
+        return KctlProcess("kctl broker", self._words, log=self.log, network=self._network)
 
     def restart(self) -> None:
         """A clean shutdown, if it runs, and a start with the same data, port and properties."""

@@ -11,6 +11,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 _NETWORKS = 250
 
@@ -56,6 +57,10 @@ class Network:
     def on(self, host: str) -> list[str]:
         """The command prefix that runs a command on the host, in the same process."""
         return ["ip", "netns", "exec", self._space(host)]
+
+    def file(self, host: str) -> Path:
+        """The file of the host's network namespace."""
+        return Path("/run/netns") / self._space(host)
 
     def unplug(self, host: str) -> None:
         """Drops all packets from and to the host."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -90,7 +91,15 @@ class Process:
 class KctlProcess(Process):
     """`kctl` with these arguments, forked from a process that has imported it."""
 
+    def __init__(self, name: str, words: Sequence[str], *, log: Path, network: Path | None = None) -> None:
+        """`network` is the file of the network namespace that it runs in, if that is another one."""
+        self._network = network
+        super().__init__(name, words, log=log)
+
     def _start(self, command: Sequence[str], output: IO[bytes], environment: Mapping[str, str]) -> ForkedProcess:
-        with open(os.devnull, "rb") as nothing:
-            streams = [nothing.fileno(), output.fileno(), output.fileno()]
-            return forked_kctl().start(command, streams=streams, environment=environment)
+        with contextlib.ExitStack() as stack:
+            nothing = stack.enter_context(open(os.devnull, "rb"))
+            files = [nothing.fileno(), output.fileno(), output.fileno()]
+            if self._network is not None:
+                files.append(stack.enter_context(self._network.open("rb")).fileno())
+            return forked_kctl().start(command, streams=files, environment=environment)

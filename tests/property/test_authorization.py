@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from kctl.admin.security.access import Hosts, ResourceAccess, what_can, who_can
 from kctl.security.acls import (
+    CLUSTER_NAME,
     SUPPORTED_OPERATIONS,
     AclBinding,
     AclEntry,
@@ -123,6 +124,39 @@ def test_who_can_agrees_with_the_decision_for_each_client(
         hosts = found.get(client.principal, found.get("User:*", Hosts()))
         decision = decide(AclIndex(acls), policy, client, operation, kind, name)
         assert is_from(hosts, client.host) is decision.is_allowed, (client, found)
+
+
+idempotence = st.builds(
+    AclBinding,
+    st.just(ResourcePattern(ResourceType.CLUSTER, CLUSTER_NAME)),
+    st.builds(
+        AclEntry,
+        st.sampled_from(PRINCIPALS),
+        st.sampled_from(HOSTS),
+        st.sampled_from([Operation.IDEMPOTENT_WRITE, Operation.ALTER]),
+        st.sampled_from([Permission.ALLOW, Permission.DENY]),
+    ),
+)
+
+
+@given(bindings, st.lists(idempotence, max_size=3), policies)
+def test_who_can_counts_write_on_any_topic_for_idempotent_producers(
+    others: list[AclBinding], own: list[AclBinding], policy: AccessPolicy
+) -> None:
+    """KIP-679: brokers since 2.8 decide in this way about a producer without a transactional id."""
+    acls = [*others, *own]
+    found = who_can(acls, policy, Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME)
+    by_principal = {access.principal: access.hosts for access in found}
+    index = AclIndex(acls)
+    for client in every_client:
+        if client.principal == "User:*" or client.host == "*":
+            continue
+        hosts = by_principal.get(client.principal, by_principal.get("User:*", Hosts()))
+        is_allowed = (
+            decide(index, policy, client, Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME).is_allowed
+            or decide_on_any(index, policy, client, Operation.WRITE, ResourceType.TOPIC).is_allowed
+        )
+        assert is_from(hosts, client.host) is is_allowed, (client, found)
 
 
 def most_specific(found: list[ResourceAccess], kind: ResourceType, name: str) -> list[ResourceAccess]:

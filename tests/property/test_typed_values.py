@@ -30,6 +30,7 @@ from kctl.tables.exec.schema.column_types import (
     ListOf,
     Struct,
     extended,
+    is_alternative,
     type_from_json,
     type_to_json,
 )
@@ -61,13 +62,24 @@ BYTES = st.one_of(
 )
 
 
-@example([{"a": None, "b": {"c": 0}}], [b'{"a": {}, "b": {"c": 0}}'], 0, False)
-@given(st.lists(OBJECTS, max_size=4), st.lists(BYTES, max_size=8), st.integers(0, 3), st.booleans())
+@example([{"a": None, "b": {"c": 0}}], [], [b'{"a": {}, "b": {"c": 0}}'], 0, False)
+@example(
+    [{"a": {"b": 1}}], [{"a": {"b": 0.5}}], [b'{"a": {"b": 2.0}}', b'{"a": {"b": -0.5}}', b'{"a": null}'], 1, False
+)
+@given(
+    st.lists(OBJECTS, max_size=4),
+    st.lists(OBJECTS, max_size=4),
+    st.lists(BYTES, max_size=8),
+    st.integers(0, 3),
+    st.booleans(),
+)
 def test_any_bytes_are_json_columns_and_a_rest_or_have_a_reason(
-    known: list[Any], values: list[bytes | None], copies: int, is_strict: bool
+    known: list[Any], later: list[Any], values: list[bytes | None], copies: int, is_strict: bool
 ) -> None:
     """Also with so many records that the parser gets them together, and among many that it accepts."""
-    type_ = inferred(json.dumps(document) for document in known)
+    first, second = (inferred(json.dumps(document) for document in documents) for documents in (known, later))
+    type_ = extended(first, second, "value", is_strict=False)
+    assert isinstance(type_, Struct)
     filler = [b"{}"] * (RECORD_BY_RECORD_MAX * copies)
     decoder = JsonDecoder(Decoding(Format.JSON, type_, is_strict), "value")
     decoded = decoder.decode(pa.array([*filler, *values, *filler], pa.binary()))
@@ -80,6 +92,15 @@ def test_any_bytes_are_json_columns_and_a_rest_or_have_a_reason(
         assert repr(row) == repr(tuple(array.to_pylist()[0] for array in single.arrays))
         if raw is not None and not single.misfits:
             assert _whole(row) == _without_nulls(json.loads(raw))
+
+
+def test_values_with_the_header_of_a_registry_may_be_missing_or_shorter_than_it() -> None:
+    header = b"\0\0\0\0\7"
+    decoder = JsonDecoder(Decoding(Format.JSON, Struct((("id", "int64"),)), schemas=((7, ""),)), "value")
+    decoded = decoder.decode(pa.array([header + b'{"id": 1}', None, b"", b"\0", header, header + b'{"id": 2}']))
+    assert decoded.arrays[0].to_pylist() == [{"id": 1}, None, None, None, None, {"id": 2}]
+    no_header = "it does not begin with the id of a schema of its subject"
+    assert decoded.misfits == {2: no_header, 3: no_header, 4: "it is not JSON"}
 
 
 def test_the_same_number_of_levels_is_refused_wherever_a_value_is_decoded() -> None:
@@ -117,6 +138,7 @@ def _together(value: Any, rest: Any) -> Any:
 def _without_nulls(value: Any) -> Any:
     """Without members that are null or have only such; a column of floats has whole numbers as floats."""
     if isinstance(value, dict):
+        value = _without_alternatives(value)
         found = {name: _without_nulls(value[name]) for name in sorted(value)}
         return {name: field_value for name, field_value in found.items() if field_value is not None} or None
     if isinstance(value, list):
@@ -126,13 +148,24 @@ def _without_nulls(value: Any) -> Any:
     return value
 
 
+def _without_alternatives(value: dict[str, Any]) -> dict[str, Any]:
+    """With the values of alternatives such as id__double as those of their fields."""
+    found = {name: member for name, member in value.items() if not is_alternative(name, value)}
+    for name, member in value.items():
+        if name not in found and member is not None:
+            field = name.rpartition("__")[0]
+            assert found[field] is None
+            found[field] = member
+    return found
+
+
 @given(st.lists(st.one_of(st.none(), st.binary(max_size=12)), max_size=8))
 def test_any_bytes_are_text_or_have_a_reason(values: list[bytes | None]) -> None:
     batch = pa.record_batch(
         {"key": values, "value": values}, schema=pa.schema([(n, pa.binary()) for n in ("key", "value")])
     )
     text = Decoding(Format.STRING, "string")
-    fitting, misfits = BatchDecoder(Columns(text, text)).decode(batch)
+    fitting, misfits, _ = BatchDecoder(Columns(text, text)).decode(batch)
     expected = [value if value is None else _text(value) for value in values]
     assert fitting.column("key").to_pylist() == [expectation for expectation in expected if expectation != ()]
     assert (misfits.num_rows if misfits else 0) == expected.count(())
@@ -248,12 +281,27 @@ def _is_within(held: Any, new: Any) -> bool:
     return bool(held == new)
 
 
-def test_a_number_beyond_doubles_is_a_bad_record_and_never_invalid_json() -> None:
-    texts = [b'{"id": 1, "n": 1e999}', b'{"id": 2, "n": 17}', b'{"id": 3, "n": 123456789012345678901234567890}']
-    texts.append(b'{"id": 4, "n": ' + b"9" * 5_000 + b"}")  # more digits than Python reads
+def test_numbers_without_a_column_keep_all_digits() -> None:
+    numbers = [
+        "1.10000000000000000001", "-0", "-0.0", "1E400", "-1e-400", "123456789012345678901234567890.50", "9" * 5_000,
+        "1e+2", "0.1e1",
+    ]  # fmt: skip
+    deep = "[" * 400 + "1.00" + "]" * 400
+    texts = [f'{{"id": 1, "n": {{"é": [{number}, "{number}", null, true]}}}}' for number in (*numbers, deep)]
     decoder = JsonDecoder(Decoding(Format.JSON, Struct((("id", "int64"),))), "value")
-    found = decoder.decode(pa.array(texts, pa.binary()))
-    assert found.misfits == dict.fromkeys((0, 3), "a number is beyond the range of doubles")
-    rests = found.arrays[1].to_pylist()
-    assert rests[0] is rests[3] is None
-    assert rests[1:3] == ['{"n": 17}', '{"n": 123456789012345678901234567890}']
+    decoded = decoder.decode(pa.array([text.encode() for text in texts], pa.binary()))
+    assert not decoded.misfits
+    assert decoded.arrays[1].to_pylist() == [text.replace('"id": 1, ', "").replace("é", "\\u00e9") for text in texts]
+
+
+@pytest.mark.parametrize("copies", [0, RECORD_BY_RECORD_MAX])
+def test_a_column_of_doubles_has_no_whole_number_that_would_be_rounded(copies: int) -> None:
+    texts = [b'{"n": 0.5}'] * copies + [b'{"n": 9007199254740991}', b'{"n": -9007199254740993}', b'{"n": 1e22}']
+    decoder = JsonDecoder(Decoding(Format.JSON, Struct((("n", "double"),))), "value")
+    decoded = decoder.decode(pa.array(texts, pa.binary()))
+    assert not decoded.misfits
+    rows = [array.to_pylist()[copies:] for array in decoded.arrays]
+    assert rows == [
+        [{"n": 9007199254740991.0}, {"n": None}, {"n": 1e22}],
+        [None, '{"n": -9007199254740993}', None],
+    ]

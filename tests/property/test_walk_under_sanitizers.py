@@ -21,7 +21,7 @@ SEED, COUNT = 20, 4_000
 WALK = """
 from mypyc.build import mypycify
 from setuptools import setup
-names = ("walk", "key_table", "encoding", "record_lines", "record_rows", "key_hash")
+names = ("walk", "key_table", "encoding", "record_lines", "record_rows", "produce_frame", "key_hash")
 paths = [f"sanitized_{name}.py" for name in names]
 setup(name="walk", ext_modules=mypycify(paths, opt_level="0", debug_level="1", group_name="sanitized"))
 """

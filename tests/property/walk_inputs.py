@@ -25,6 +25,7 @@ from mypy_extensions import i32, u8
 
 from kctl.records.build import encode_records
 from kctl.records.header import Record
+from tests.property.produce_frames import damaged, frame_of_records, usual_frame
 
 SIZES = (0, 1, 30, 63, 64, 65, 300)
 DELTAS = (0, 1, -1, 63, 64, -64, -65, 8191, 8192, 1 << 40, -(1 << 62), (1 << 63) - 1)
@@ -136,6 +137,25 @@ ROWS: dict[str, Callable[[Any, bytes, int], Any]] = {
     f"format_rows, kind {kind}": functools.partial(_rows, kind=kind) for kind in range(3)
 }
 
+
+def _framed(module: Any, region: bytes, count: int) -> object:
+    """The records within a request, and usual requests, whole and damaged, that depend on them; and their responses."""
+    chance = random.Random(region)
+    usual = usual_frame(chance).content
+    frames = [frame_of_records(region, count, 3 + count % 7), usual, *(damaged(usual, chance) for _ in range(4))]
+    return [_answered(module, frame) for frame in frames]
+
+
+def _answered(module: Any, frame: bytes) -> object:
+    request = module.read_plain_produce(frame)
+    if request is None:
+        return None
+    version, correlation_id, _, _, _, topics, batches = request
+    appended = [(partition, position - (1 << 62), size, -1) for _, partition, position, size, *_ in batches]
+    return request, module.write_produce_response(version, correlation_id, topics, appended)
+
+
+FRAMES: dict[str, Callable[[Any, bytes, int], Any]] = {"Produce requests": _framed}
 HASHES: dict[str, Callable[[Any, bytes, int], Any]] = {
     "murmur2": lambda module, region, count: module.murmur2(region[: max(0, count)]),
 }
@@ -146,6 +166,7 @@ COMPARED = {
     "encoding": (ENCODERS, 1),
     "record_lines": (LINES, 1),
     "record_rows": (ROWS, 1),
+    "produce_frame": (FRAMES, 1),
     "key_hash": (HASHES, 1),
 }
 """What is called of each module, on one of how many inputs."""
@@ -174,7 +195,7 @@ def interpreted(path: str) -> ModuleType:
 def outcome(module: ModuleType, name: str, region: bytes, count: int) -> object:
     """What a walk returns, or the type and text of its error."""
     try:
-        return {**WALKS, **TABLES, **ENCODERS, **LINES, **ROWS, **HASHES}[name](module, region, count)
+        return {**WALKS, **TABLES, **ENCODERS, **LINES, **ROWS, **FRAMES, **HASHES}[name](module, region, count)
     except (IndexError, ValueError) as error:
         return type(error), str(error)
 

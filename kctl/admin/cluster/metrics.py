@@ -6,6 +6,7 @@ The endpoint comes from the broker's properties metrics.port and metrics.host.  
 from __future__ import annotations
 
 import http.client
+import ipaddress
 import string
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
@@ -59,6 +60,18 @@ async def endpoint_of(client: ClusterClient, broker_id: int | None) -> tuple[str
     if port is None or not 0 <= port <= _PORT_MAX or not set(host) <= _OF_HOSTS:
         return None
     return (brokers[chosen].host if host in _ANY_INTERFACE else host), port
+
+
+def is_of_broker(endpoint: tuple[str, int], broker_host: str) -> bool:
+    """Return whether the endpoint may be the broker's: a loopback address of another machine is not."""
+    return bool(endpoint[1]) and (not _is_loopback(endpoint[0]) or _is_loopback(broker_host))
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def read_metrics(host: str, port: int, left_s: Callable[[], float], *, names: tuple[str, ...] = ()) -> list[Sample]:

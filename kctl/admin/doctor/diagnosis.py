@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from kctl.admin.doctor import cluster_rules, partition_rules, reader_rules
+from kctl.admin.doctor import client_rules, cluster_rules, partition_rules, reader_rules
 from kctl.admin.doctor.findings import Finding, Rule
 from kctl.admin.doctor.snapshot import Snapshot
 
@@ -18,10 +18,13 @@ RULES: Mapping[str, Rule] = {
     "transactions": reader_rules.transactions,
     "groups": reader_rules.groups,
     "certificates": cluster_rules.certificates,
+    "quotas": client_rules.throttled_clients,
     "one-failure-away": partition_rules.one_failure_away,
     "durability": partition_rules.durability,
     "moves": partition_rules.moves,
     "versions": cluster_rules.versions,
+    "denials": client_rules.denials,
+    "old-clients": client_rules.old_clients,
     "distribution": partition_rules.distribution,
     "unused-topics": partition_rules.unused_topics,
 }

@@ -119,7 +119,7 @@ def durability(snapshot: Snapshot) -> Findings:
         lambda topic, factor: topic.min_insync_replicas is not None and topic.min_insync_replicas > factor,
         Severity.ERROR,
         "{topics} that can never be written with acks=all: min.insync.replicas is larger than the number of replicas",
-        "lower min.insync.replicas ('kctl configs alter topic'), or add replicas ('kctl reassign plan')",
+        "lower min.insync.replicas ('kctl configs alter topic'), or add replicas ('kctl topics set-replication')",
     )
     if len(snapshot.brokers) > 1:
         yield from _topics_with(
@@ -128,14 +128,14 @@ def durability(snapshot: Snapshot) -> Findings:
             Severity.ERROR,
             "{topics} of the brokers themselves with one replica: while its broker is down, groups and transactions "
             "stop; if its disk is lost, their state is lost",
-            "add replicas: 'kctl reassign plan replication-factor 3'",
+            "add replicas: 'kctl topics set-replication TOPIC --factor 3'",
         )
         yield from _topics_with(
             snapshot,
             lambda topic, factor: factor == 1 and not topic.is_internal,
             Severity.WARNING,
             "{topics} with one replica: unavailable while its broker is down, and lost with its disk",
-            "add replicas: 'kctl reassign plan replication-factor 3'",
+            "add replicas: 'kctl topics set-replication TOPIC --factor 3'",
         )
         yield from _topics_with(
             snapshot,

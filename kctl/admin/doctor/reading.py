@@ -6,16 +6,17 @@ What cannot be read is named in the snapshot with the permission that is missing
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, defaultdict
-from collections.abc import Awaitable, Collection, Mapping
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from time import monotonic, time
-from typing import TypeVar
 
 from kctl.admin.cluster.features import describe_features
 from kctl.admin.cluster.health import MIN_INSYNC_REPLICAS, brokers_not_leading, zookeeper_problem
 from kctl.admin.cluster.observation import read_quorum
 from kctl.admin.cluster.quorum import MetadataQuorum
+from kctl.admin.doctor.client_reading import read_clients
+from kctl.admin.doctor.parts import Parts
 from kctl.admin.doctor.snapshot import (
     BrokerState,
     CertificateState,
@@ -29,7 +30,6 @@ from kctl.admin.doctor.snapshot import (
     Snapshot,
     TopicState,
     TransactionState,
-    Unseen,
 )
 from kctl.admin.groups.groups import list_groups
 from kctl.admin.groups.lag import LagOptions, LagReader
@@ -80,54 +80,6 @@ PLACES_MAX = 20
 _UNCLEAN = "unclean.leader.election.enable"
 _THROTTLED = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
 _RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
-_PERMISSIONS = {
-    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "needs Describe (for properties DescribeConfigs) on the cluster: "
-    "'kctl acls add --allow-principal User:NAME --cluster --operation describe'",
-    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "needs Describe and DescribeConfigs on the topics",
-    ErrorCode.GROUP_AUTHORIZATION_FAILED: "needs Describe on the groups",
-    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "needs Describe on the transactional ids",
-}
-T = TypeVar("T")
-
-
-@dataclass(slots=True)
-class _Parts:
-    """Reads parts of the state, and collects what could not be read."""
-
-    part_s: float
-    unseen: list[Unseen] = field(default_factory=list)
-
-    async def read(self, what: str, work: Awaitable[T], default: T, limit_s: float | None = None) -> T:
-        """Return the result, or `default` with an entry in `unseen`."""
-        try:
-            async with asyncio.timeout(limit_s or self.part_s):
-                return await work
-        except TimeoutError:
-            self.note(what, f"no response within {limit_s or self.part_s:.0f} s")
-        except KctlError as error:
-            self.note_error(what, error)
-        return default
-
-    def note(self, what: str, reason: str, remedy: str = "") -> None:
-        """Add an entry, once."""
-        entry = Unseen(what=what, reason=reason, remedy=remedy)
-        if entry not in self.unseen:
-            self.unseen.append(entry)
-
-    def note_error(self, what: str, error: KctlError) -> None:
-        """Add an entry with the missing permission, if it is one."""
-        code = error.code if isinstance(error, ApiError) else ErrorCode.NONE
-        if code is not ErrorCode.UNSUPPORTED_VERSION:  # Older brokers do not have everything.
-            self.note(what, str(error), _PERMISSIONS.get(code, ""))
-
-    def note_outcomes(self, what: str, failed: Collection[Outcome]) -> None:
-        """Add an entry for each kind of error of several brokers or items."""
-        names: dict[tuple[ErrorCode, str], list[str]] = defaultdict(list)
-        for outcome in failed:
-            if outcome.error is not ErrorCode.UNSUPPORTED_VERSION:
-                names[outcome.error, outcome.message].append(outcome.name)
-        for (code, message), of in names.items():
-            self.note(f"{what} {', '.join(of[:5])}", message or code.name, _PERMISSIONS.get(code, ""))
 
 
 async def take_snapshot(client: ClusterClient, tls: TlsSettings | None, *, timeout_ms: int) -> Snapshot:
@@ -136,7 +88,7 @@ async def take_snapshot(client: ClusterClient, tls: TlsSettings | None, *, timeo
     Raises ClusterUnreachable if no broker returns metadata.
     """
     start_s, taken_ms = monotonic(), round(time() * 1000)
-    parts = _Parts(timeout_ms / 1000 / PART_SHARE)
+    parts = Parts(timeout_ms / 1000 / PART_SHARE)
     with client.one_deadline():
         metadata = await client.metadata()
         brokers = await parts.read("brokers", _brokers(client, metadata), ())
@@ -160,6 +112,7 @@ async def take_snapshot(client: ClusterClient, tls: TlsSettings | None, *, timeo
                 parts.read("offsets of partitions", _offsets(client, led, metadata), no_offsets)
             )
             features_task = tasks.create_task(parts.read("features", _features(client), ()))
+            clients_task = tasks.create_task(read_clients(client, metadata, brokers, parts))
         is_kraft, quorum, ongoing = controllers_task.result()
         first, limits, offsets = first_task.result(), limits_task.result(), offsets_task.result()
         async with asyncio.TaskGroup() as tasks:
@@ -199,6 +152,7 @@ async def take_snapshot(client: ClusterClient, tls: TlsSettings | None, *, timeo
         transactions=transactions_task.result(),
         certificates=certificates_task.result(),
         features=features_task.result(),
+        **clients_task.result()._asdict(),
         unseen=tuple(parts.unseen),
     )
 
@@ -238,7 +192,7 @@ async def _brokers(client: ClusterClient, metadata: ClusterMetadata) -> tuple[Br
 
 
 async def _controllers(
-    client: ClusterClient, parts: _Parts
+    client: ClusterClient, parts: Parts
 ) -> tuple[bool, QuorumState | None, Mapping[TopicPartition, Ongoing]]:
     """Return what only controllers know: whether there is a quorum, its state if it may be seen, and the reassignments.
 
@@ -282,7 +236,7 @@ def _quorum_state(quorum: MetadataQuorum) -> QuorumState:
 
 
 async def _properties(
-    client: ClusterClient, metadata: ClusterMetadata, parts: _Parts
+    client: ClusterClient, metadata: ClusterMetadata, parts: Parts
 ) -> Mapping[str, Mapping[str, str | None]]:
     resources = [ConfigResource(ResourceType.TOPIC, name) for name in metadata.topics]
     described = await describe_configs(
@@ -291,7 +245,7 @@ async def _properties(
     return _values(described, "properties of topic", parts)
 
 
-async def _limits(client: ClusterClient, alive: Collection[int], parts: _Parts) -> Mapping[int, int]:
+async def _limits(client: ClusterClient, alive: Collection[int], parts: Parts) -> Mapping[int, int]:
     """Return the lower limit of replication of the brokers that have one."""
     resources = [ConfigResource(ResourceType.BROKER, str(broker_id)) for broker_id in alive]
     described = await describe_configs(client, resources, names=list(_RATES), synonyms=False)
@@ -304,7 +258,7 @@ async def _limits(client: ClusterClient, alive: Collection[int], parts: _Parts) 
 
 
 def _values(
-    described: Mapping[ConfigResource, list[ConfigEntry] | Outcome], what: str, parts: _Parts
+    described: Mapping[ConfigResource, list[ConfigEntry] | Outcome], what: str, parts: Parts
 ) -> dict[str, dict[str, str | None]]:
     parts.note_outcomes(what, [outcome for outcome in described.values() if isinstance(outcome, Outcome)])
     return {
@@ -376,7 +330,7 @@ def _topics(
 # Directories and moves.
 
 
-async def _log_dirs(client: ClusterClient, alive: Collection[int], parts: _Parts) -> list[LogDir]:
+async def _log_dirs(client: ClusterClient, alive: Collection[int], parts: Parts) -> list[LogDir]:
     """Return the directories of the brokers that respond."""
     nothing: tuple[list[LogDir], list[Outcome]] = ([], [])
     log_dirs, failed = await parts.read("log directories", describe_log_dirs(client, alive), nothing)
@@ -436,7 +390,7 @@ def _copied(ongoing: Mapping[TopicPartition, Ongoing], directories: list[LogDir]
 # Groups and transactions.
 
 
-async def _groups(client: ClusterClient, now_ms: int, parts: _Parts) -> tuple[GroupState, ...]:
+async def _groups(client: ClusterClient, now_ms: int, parts: Parts) -> tuple[GroupState, ...]:
     listed, failed = await list_groups(client)
     parts.note_outcomes("groups of broker", failed)
     types = {group.group_id: group.type for group in listed}
@@ -481,7 +435,7 @@ def _group(group: GroupLag, kind: str) -> GroupState:
 
 
 async def _transactions(
-    client: ClusterClient, offsets: _Offsets, now_ms: int, parts: _Parts
+    client: ClusterClient, offsets: _Offsets, now_ms: int, parts: Parts
 ) -> tuple[TransactionState, ...]:
     """Return the open transactions of partitions whose last stable offset is below their high watermark."""
     blocked = sorted(tp for tp, stable in offsets.stable.items() if tp in offsets.ends and stable < offsets.ends[tp])
@@ -545,7 +499,7 @@ def _transaction(
 
 
 async def _certificates(
-    metadata: ClusterMetadata, alive: Collection[int], tls: TlsSettings | None, parts: _Parts
+    metadata: ClusterMetadata, alive: Collection[int], tls: TlsSettings | None, parts: Parts
 ) -> tuple[CertificateState, ...]:
     if tls is None:
         return ()

@@ -197,6 +197,50 @@ class FeatureState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClientSoftwareState:
+    """Connections of one software to a broker, as its clients name it (KIP-511)."""
+
+    broker_id: int
+    name: str
+    version: str
+    connections: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OldRequestState:
+    """A version of a request that Kafka 4 does not accept, and how many of them a broker has had since its start."""
+
+    broker_id: int
+    api: str
+    version: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThrottledState:
+    """Clients that a quota makes wait."""
+
+    broker_id: int
+    kind: str
+    """produce, fetch or request."""
+    user: str
+    client_id: str
+    mean_ms: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeniedState:
+    """An operation that the authorizer of a broker has denied."""
+
+    broker_id: int
+    principal: str
+    operation: str
+    resource_type: str
+    resource_name: str
+    times: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Unseen:
     """A part of the state that could not be read."""
 
@@ -226,6 +270,10 @@ class Snapshot:
     transactions: tuple[TransactionState, ...] = ()
     certificates: tuple[CertificateState, ...] = ()
     features: tuple[FeatureState, ...] = ()
+    clients: tuple[ClientSoftwareState, ...] = ()
+    old_requests: tuple[OldRequestState, ...] = ()
+    throttled: tuple[ThrottledState, ...] = ()
+    denied: tuple[DeniedState, ...] = ()
     unseen: tuple[Unseen, ...] = ()
 
     def partitions(self) -> Iterator[tuple[TopicState, PartitionState]]:

@@ -43,7 +43,7 @@ def plan_drain(
             if new is None:
                 raise KctlError(
                     f"{tp} cannot leave broker {old}: every broker that may receive it has a replica already; "
-                    "allow more brokers, or reduce its replication factor first"
+                    "allow more brokers, or reduce its replication factor first ('kctl topics set-replication')"
                 )
             placement.replace(tp, old, new)
     return placement.changes()

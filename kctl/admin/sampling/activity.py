@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Annotated, NamedTuple
 
+from kctl.admin.cluster.clients import Software
 from kctl.admin.sampling.sample import BrokerReading, ClusterSample, loop_lag_p99_ms, rate
 from kctl.client.metadata import Partition
 from kctl.lag.facts import NOTHING_FETCHED
@@ -98,6 +99,17 @@ class GroupOffsetActivity(NamedTuple):
     end_offset: int | None
     lag: Annotated[int | None, "Null without an end, and for a commit beyond it."]
     consumed_per_s: float | None
+    client_id: Annotated[str | None, "The client id of the member that reads the partition."] = None
+    host: Annotated[str | None, "The address of that member."] = None
+
+
+class SoftwareActivity(NamedTuple):
+    """Clients of one software, as they name themselves (KIP-511)."""
+
+    software: str
+    version: str
+    connections: int
+    brokers: Annotated[list[int], "The brokers whose metrics count them."]
 
 
 class Activity(NamedTuple):
@@ -115,6 +127,9 @@ class Activity(NamedTuple):
     controller_problem: Annotated[
         str | None, "Why there is no active controller; without a leader of the metadata quorum, since when."
     ] = None
+    clients: Annotated[
+        list[SoftwareActivity], "The software of the clients, from the metrics of brokers; empty without them."
+    ] = []  # noqa: RUF012 - never changed
 
 
 OK, MOVING, UNDER_REPLICATED, OFFLINE = "OK", "MOVING", "UNDER-REPLICATED", "OFFLINE"
@@ -158,7 +173,17 @@ def activity(old: ClusterSample | None, new: ClusterSample, verdict_of: VerdictO
         [offset for found in offsets.values() for offset in found],
         list(new.problems),
         new.frozen or ("no controller" if controller < 0 and not new.is_controller_unseen else None),
+        list(_clients(new)),
     )
+
+
+def _clients(new: ClusterSample) -> Iterator[SoftwareActivity]:
+    counts: dict[Software, dict[int, int]] = {}
+    for broker_id, reading in sorted(new.readings.items()):
+        for software, count in reading.connections.items():
+            counts.setdefault(software, {})[broker_id] = count
+    for software, by_broker in sorted(counts.items()):
+        yield SoftwareActivity(software.name, software.version, sum(by_broker.values()), list(by_broker))
 
 
 def _partitions(old: ClusterSample | None, new: ClusterSample) -> Iterator[PartitionActivity]:
@@ -296,6 +321,7 @@ def _group_offsets(name: str, old: ClusterSample | None, new: ClusterSample) -> 
             end,
             lag if lag is None or records is None else records,
             _rate(before, committed, tp, old, new),
+            *new.groups[name].owners.get(tp, (None, None)),
         )
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from kctl.admin.cluster.clients import SOFTWARE_NAMES, Software, client_metrics
 from kctl.admin.placement.reassignment import Ongoing
 from kctl.client.metadata import ClusterMetadata
 from kctl.lag.facts import NO_LIMITS, NOTHING_FETCHED, WINDOW_MS, Facts, LogRange, Look, Position, Retention, Unread
@@ -35,7 +37,7 @@ _TIMES = "kafka_network_requestmetrics_totaltimems"
 _IDLE = "kafka_network_socketserver_networkprocessoravgidlepercent"
 _LOOP = "kctl_event_loop_busy_seconds_bucket"
 _IDENTITY = "kafka_server_app_info_info"
-NAMES = (*_COUNTERS, *_REQUESTS, _TIMES, _IDLE, _LOOP, _IDENTITY)
+NAMES = (*_COUNTERS, *_REQUESTS, _TIMES, _IDLE, _LOOP, _IDENTITY, *SOFTWARE_NAMES)
 """The metrics that are read; others are not parsed."""
 _QUANTILE = "0.99"
 _BOTH_READERS = "Fetch"
@@ -56,10 +58,13 @@ class BrokerReading:
     idle_share: float | None = None
     loop_buckets: Mapping[float, float] = field(default_factory=dict)
     """Cumulative iterations of the event loop by upper bound in seconds."""
+    connections: Mapping[Software, int] = field(default_factory=dict)
+    """Open connections by the software of the client."""
 
 
 def reading_of(samples: Iterable[Sample]) -> BrokerReading:
     """Return the reading in the samples of one scrape."""
+    samples = list(samples)
     counters: dict[str, float] = {}
     times: dict[str, float] = {}
     loop: dict[float, float] = {}
@@ -90,6 +95,7 @@ def reading_of(samples: Iterable[Sample]) -> BrokerReading:
         fetch_p99_ms=times.get("FetchConsumer"),
         idle_share=idle,
         loop_buckets=loop,
+        connections=client_metrics(samples).connections,
     )
 
 
@@ -133,12 +139,17 @@ class GroupReading:
     state: str
     members: int
     committed: Mapping[TopicPartition, int]
-    assigned: frozenset[TopicPartition] = frozenset()
-    """The partitions that its members read."""
+    owners: Mapping[TopicPartition, tuple[str, str]] = field(default_factory=dict)
+    """Client id and host of the member that reads each assigned partition."""
     has_left: bool = False
     """Whether it has had members, and has none now."""
     has_history: bool = True
     """Whether its commits are in __consumer_offsets."""
+
+    @property
+    def assigned(self) -> AbstractSet[TopicPartition]:
+        """The partitions that its members read."""
+        return self.owners.keys()
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ipaddress
 from collections.abc import Awaitable, Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from time import monotonic, time
 from typing import NamedTuple, TypeVar
 
-from kctl.admin.cluster.metrics import endpoint_of, read_metrics
+from kctl.admin.cluster.metrics import endpoint_of, is_of_broker, read_metrics
 from kctl.admin.cluster.observation import read_quorum, unreachable_brokers
 from kctl.admin.cluster.quorum import QuorumReading
 from kctl.admin.groups.groups import list_groups, look_up_groups
@@ -292,7 +291,7 @@ class Sampler:
                 group.state,
                 len(group.members),
                 {offset.tp: offset.committed_offset for offset in group.offsets if offset.committed_offset >= 0},
-                frozenset(tp for member in group.members for tp in member.assignment),
+                {tp: (member.client_id, member.host) for member in group.members for tp in member.assignment},
                 group.has_left,
                 group.type != SHARE,
             )
@@ -361,15 +360,7 @@ class Sampler:
         endpoint: Endpoint | None = None
         with contextlib.suppress(KctlError, TimeoutError):
             known_endpoint = await endpoint_of(self._client, broker_id)
-            endpoint = known_endpoint if known_endpoint is not None and known_endpoint[1] else None
-        if endpoint is not None and _is_loopback(endpoint[0]) and not _is_loopback(metadata.brokers[broker_id].host):
-            endpoint = None  # The loopback address of another machine.
+            if known_endpoint is not None and is_of_broker(known_endpoint, metadata.brokers[broker_id].host):
+                endpoint = known_endpoint
         self._found[broker_id] = (now_ms, endpoint)
         return endpoint
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

@@ -20,7 +20,7 @@ from kctl.security.acls import (
     ResourcePattern,
     ResourceType,
 )
-from kctl.security.authorization import AccessPolicy, AclIndex, Client, Decision, decide
+from kctl.security.authorization import AccessPolicy, AclIndex, Client, Decision, decide, decide_on_any
 
 
 class Hosts(NamedTuple):
@@ -60,9 +60,14 @@ def who_can(
 ) -> list[PrincipalAccess]:
     """Return the access of all principals to a resource, by principal, User:* last.
 
-    Principals that are denied are returned if User:* is allowed, because they are exceptions.
+    Principals that are denied are returned if User:* is allowed, because they are exceptions.  Brokers since 2.8 also
+    accept idempotent producers that may write to any topic (KIP-679).
     """
-    applying = [acl for acl in acls if acl.pattern.type is kind and acl.pattern.applies_to(name)]
+    known = list(acls)
+    applying = [acl for acl in known if acl.pattern.type is kind and acl.pattern.applies_to(name)]
+    protecting = applying[:1]
+    if _is_for_idempotence(operation, kind):
+        applying += [acl for acl in known if acl.pattern.type is ResourceType.TOPIC]
     by_principal: dict[str, list[AclBinding]] = {principal: [] for principal in policy.super_users}
     for acl in applying:
         by_principal.setdefault(acl.entry.principal, []).append(acl)
@@ -71,7 +76,8 @@ def who_can(
     def access_of(principal: str, own: Sequence[AclBinding]) -> PrincipalAccess:
         relevant = [*own, *of_every_user]
         # Without ACLs of this principal, those of others still decide whether the resource has any.
-        index = AclIndex(relevant or applying[:1])
+        is_protected = any(acl.pattern.type is kind for acl in relevant)
+        index = AclIndex(relevant if is_protected else [*relevant, *protecting])
         hosts, decision = _hosts(index, policy, principal, operation, kind, name, _named_hosts(relevant))
         return PrincipalAccess(principal, hosts, decision)
 
@@ -179,15 +185,28 @@ def _hosts(
 ) -> tuple[Hosts, Decision]:
     """Return the hosts from which the principal may perform the operation, and the decision for the first."""
     user = _ANY_OTHER if principal == EVERY_USER else principal
-    elsewhere = decide(index, policy, Client(user, _ANY_OTHER), operation, kind, name)
+
+    def decide_for(host: str) -> Decision:
+        client = Client(user, host)
+        decision = decide(index, policy, client, operation, kind, name)
+        if not decision.is_allowed and _is_for_idempotence(operation, kind):
+            by_topic = decide_on_any(index, policy, client, Operation.WRITE, ResourceType.TOPIC)
+            return by_topic if by_topic.is_allowed else decision
+        return decision
+
+    elsewhere = decide_for(_ANY_OTHER)
     allowed: list[str] = []
     denied: list[str] = []
     first = None
     for host in named:
-        decision = decide(index, policy, Client(user, host), operation, kind, name)
+        decision = decide_for(host)
         (allowed if decision.is_allowed else denied).append(host)
         if decision.is_allowed and first is None:
             first = decision
     if elsewhere.is_allowed:
         return Hosts((WILDCARD,), tuple(denied)), elsewhere
     return Hosts(tuple(allowed)), first or elsewhere
+
+
+def _is_for_idempotence(operation: Operation, kind: ResourceType) -> bool:
+    return operation is Operation.IDEMPOTENT_WRITE and kind is ResourceType.CLUSTER

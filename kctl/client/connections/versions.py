@@ -49,6 +49,7 @@ SINCE: Mapping[str, str] = {
     "ShareGroupHeartbeat": "4.2",
     "ShareGroupDescribe": "4.1",
     "StreamsGroupDescribe": "4.1",
+    "UnregisterBroker": "2.8",
     "UpdateFeatures": "2.7",
 }
 """The Kafka version that introduced each API that commands use and 0.11 lacks."""

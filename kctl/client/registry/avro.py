@@ -1,9 +1,14 @@
-"""Avro values as the JSON encoding of Avro: unions have the name of the type, bytes are characters of Latin-1."""
+"""Avro values as the JSON encoding of Avro: unions have the name of the type, bytes are characters of Latin-1.
+
+Logical types are texts (kctl.client.registry.avro_texts).
+"""
 
 from __future__ import annotations
 
 import io
 import json
+from collections.abc import Iterable
+from decimal import Decimal
 from typing import Any
 
 import fastavro
@@ -12,6 +17,7 @@ from fastavro.read import SchemaResolutionError
 from fastavro.schema import SchemaParseException, UnknownType
 from fastavro.validation import ValidationError, validate
 
+from kctl.client.registry.avro_texts import from_texts, has_logical_types, to_texts, without_logical_types
 from kctl.client.registry.schema import Schema, SchemaError
 
 _NOTHING = ("null",)
@@ -25,11 +31,11 @@ class AvroCodec:
     def __init__(self, schema: Schema) -> None:
         """Compile the schema, or raise SchemaError."""
         try:
-            named: dict[str, Any] = {}
-            for referenced in _in_order(schema):
-                fastavro.parse_schema(json.loads(referenced.text), named_schemas=named)
-            self._schema = fastavro.parse_schema(json.loads(schema.text), named_schemas=named)
-            self._named = named
+            written = [json.loads(used.text) for used in (*_in_order(schema), schema)]
+            self._schema, self._named = _parse(written)
+            self._has_texts = any(map(has_logical_types, written))
+            self._plain = _parse(map(without_logical_types, written))[0] if self._has_texts else self._schema
+            """The schema without logical types, whose values have no bounds that those of Python have."""
             names = _Names(self._named)
             if names.has_empty_items(self._schema):
                 raise SchemaError(
@@ -60,9 +66,12 @@ class AvroCodec:
 
     def datum(self, payload: bytes, reader: AvroCodec | None = None) -> Any:
         """Return the value as fastavro reads it, resolved to the schema of `reader`.  Raises SchemaError."""
+        return self._read_whole(payload, self._schema, None if reader is None else reader.parsed[0])
+
+    def _read_whole(self, payload: bytes, schema: Any, of_reader: Any = None) -> Any:
         source = io.BytesIO(payload)
         try:
-            datum = self._read(source, self._schema, None if reader is None else reader.parsed[0])
+            datum = self._read(source, schema, of_reader)
         except SchemaResolutionError as error:
             raise SchemaError(f"it cannot be read with the schema of the reader: {_text(error)}") from None
         except Exception as error:  # fastavro raises many types for malformed data
@@ -73,20 +82,31 @@ class AvroCodec:
 
     def decode(self, payload: bytes) -> str:
         """JSON.  Raises SchemaError."""
-        datum = self.datum(payload)
+        datum = self._read_whole(payload, self._plain)
         out = io.StringIO()
         try:
-            fastavro.json_writer(out, self._schema, [datum])
+            fastavro.json_writer(out, self._plain, [datum])
+            text = _strict_json(out.getvalue())
+            if not self._has_texts:
+                return text
+            return json.dumps(to_texts(self._schema, self._named, json.loads(text)))
+        except SchemaError:
+            raise
         except Exception as error:  # as above
             raise SchemaError(f"it is not a value of its schema: {type(error).__name__}") from None
-        return _strict_json(out.getvalue())
 
     def encode(self, text: str) -> bytes:
         """Return the inverse of `decode`.  Raises SchemaError."""
         out = io.BytesIO()
         try:
-            (datum,) = fastavro.json_reader(io.StringIO(json.dumps(json.loads(text))), self._schema)
-            fastavro.schemaless_writer(out, self._schema, datum)
+            if self._has_texts:
+                value = from_texts(self._schema, self._named, json.loads(text, parse_float=Decimal))
+            else:
+                value = json.loads(text)
+            (datum,) = fastavro.json_reader(io.StringIO(json.dumps(value, default=float)), self._plain)
+            fastavro.schemaless_writer(out, self._plain, datum)
+        except SchemaError:
+            raise
         except Exception as error:  # as above
             raise SchemaError(
                 f"it is not a value of the schema, in the JSON encoding of Avro: {_text(error)}"
@@ -114,6 +134,15 @@ class AvroCodec:
         except Exception as other:
             return _text(other)
         return _text(error)
+
+
+def _parse(written: Iterable[Any]) -> tuple[Any, dict[str, Any]]:
+    """Return the last schema as fastavro parses it, and the named types of all.  Raises what fastavro raises."""
+    named: dict[str, Any] = {}
+    parsed: Any = None
+    for schema in written:
+        parsed = fastavro.parse_schema(schema, named_schemas=named)
+    return parsed, named
 
 
 def _in_order(schema: Schema) -> list[Schema]:

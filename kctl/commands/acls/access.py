@@ -16,7 +16,8 @@ from kctl.commands.frame.output.shown import shows
 from kctl.commands.frame.query import QueryCommand
 from kctl.errors import UsageError
 from kctl.output.console import Column
-from kctl.security.acls import ResourceType, principal_problem
+from kctl.security.acls import Operation, ResourceType, principal_problem
+from kctl.security.authorization import Reason
 
 if TYPE_CHECKING:
     from kctl.admin.security.access import PrincipalAccess, ResourceAccess
@@ -27,6 +28,9 @@ From = Annotated[
     str | None,
     typer.Option("--from", metavar="FILE", help="Use a document of 'kctl acls export' instead of a cluster."),
 ]
+
+
+BY_WRITE = ", because write on any topic is enough since Kafka 2.8"
 
 
 def _comma_separated(names: Sequence[str]) -> str | None:
@@ -70,6 +74,7 @@ def who_can(
     """Show the principals that may perform an operation on a resource, the hosts, and the ACL that allows it.
 
     User:* stands for every user without a row; users whom an ACL denies what User:* may do are shown as not allowed.
+    Idempotent producers (idempotentwrite on cluster) also need no more than write on any topic, on brokers since 2.8.
     The rules are those of 'kctl acls check'.  Super users and allow.everyone.if.no.acl.found are properties of the
     brokers; they are used if DescribeConfigs returns them; otherwise there is a warning.
     """
@@ -82,12 +87,15 @@ def who_can(
 
     def row(found: PrincipalAccess) -> WhoCanRow:
         hosts, decision = found.hosts, found.decision
+        reason = reason_text(decision, requested)
+        if requested is Operation.IDEMPOTENT_WRITE and decision.is_allowed and decision.acl is None:
+            reason += BY_WRITE if decision.reason is Reason.ALLOWED_BY_ACL else ""
         return WhoCanRow(
             found.principal,
             bool(hosts.allowed),
             list(hosts.allowed),
             list(hosts.denied),
-            reason_text(decision, requested),
+            reason,
             None if decision.acl is None else str(decision.acl),
         )
 

@@ -247,6 +247,7 @@ async def _findings(
 
 _DUMP_WAIT_S = 10.0
 _METRICS_WAIT_S = 30.0
+_SNAPSHOT_MS = 10_000
 
 
 class MissingRow(NamedTuple):
@@ -309,7 +310,8 @@ def bundle(
     """Write one archive for a bug report about a broker.
 
     The archive contains versions, properties, the end of the log, metrics, the tasks and threads of the running broker,
-    a listing of its directories with sizes, checkpoints and meta.properties.  It contains no records, and passwords are
+    a listing of its directories with sizes, checkpoints, meta.properties, and the state of the cluster for 'kctl doctor
+    --from'.  It contains no records, and passwords are
     hidden.  It contains names of hosts, topics and files.  Only its owner can read it; review it before you send it.
 
     The broker may run or not.  With --processes it contains all brokers of the service.
@@ -339,6 +341,7 @@ def bundle(
             for broker_folder, there in several
             for part in _broker_parts(broker_folder, there, None)
         ),
+        Part("doctor.json", lambda: _snapshot(running or next((there for _, there in several if there), None))),
         *machine_parts(folder.path, log_dirs, [folder.output, *map(Path, log or [])]),
     ]
     try:
@@ -387,6 +390,29 @@ def _broker_parts(
     if properties is not None:
         text = "".join(f"{name}={value}\n" for name, value in redacted(properties).items())
         yield Part("server.properties", lambda: text)
+
+
+def _snapshot(running: RunningBroker | None) -> str:
+    """Return the state of the cluster, for `kctl doctor --from`.  Raises Missing."""
+    if running is None:
+        raise Missing("the broker does not run")
+    import asyncio  # noqa: PLC0415 - only for an archive
+    import json  # noqa: PLC0415 - same
+
+    from kctl.admin.cluster.opening import open_cluster  # noqa: PLC0415 - same
+    from kctl.admin.doctor.reading import take_snapshot  # noqa: PLC0415 - same
+    from kctl.admin.doctor.snapshot import document_of  # noqa: PLC0415 - same
+
+    async def take() -> str:
+        async with open_cluster(running.address, timeout_ms=_SNAPSHOT_MS) as client:
+            return json.dumps(document_of(await take_snapshot(client, None, timeout_ms=_SNAPSHOT_MS)), indent=1) + "\n"
+
+    try:
+        return asyncio.run(take())
+    except KctlError as error:
+        raise Missing(
+            f"{error}; for listeners with TLS or SASL, add the output of 'kctl doctor --snapshot --command-config FILE'"
+        ) from None
 
 
 def _request_dump(folder: DataFolder, running: RunningBroker) -> None:

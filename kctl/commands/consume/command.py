@@ -13,7 +13,7 @@ from kctl.admin.topics.offsets import Anchor, OffsetSpec
 from kctl.client.consuming.fetching.batches import CHUNKS
 from kctl.client.properties.values import BY_DURATION, iso_duration_ms
 from kctl.commands.consume.presenting import Decode, presenting, text_of_options
-from kctl.commands.consume.reading import Reading, RecordText, read_topic
+from kctl.commands.consume.reading import Reading, RecordText, read_topics
 from kctl.commands.frame.command import ConfirmedCommand
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help.text import examples
@@ -34,6 +34,7 @@ from kctl.commands.reading.options import (
     SelectOptions,
     selecting,
 )
+from kctl.commands.reading.topics import TopicRegex, topic_selection
 from kctl.errors import ConfigError, UsageError
 from kctl.output.console import Format
 from kctl.output.quantities import INT64_MAX
@@ -51,6 +52,8 @@ IsolationLevelName = Literal["read_committed", "read_uncommitted"]
     epilog=examples(
         "kctl consume orders",
         "kctl consume orders --last 20",
+        "kctl consume orders payments --from @-1h --format jsonl",
+        "kctl consume 'shop-*' --follow",
         "kctl consume orders --from -10 --partition 0",
         "kctl consume orders --from @2026-11-21T09:00:00Z --until @2026-11-21T10:00:00Z --format jsonl",
         "kctl consume orders --from @10:00 --until @10:05 --key customer-7 --max-messages 20",
@@ -74,8 +77,11 @@ IsolationLevelName = Literal["read_committed", "read_uncommitted"]
 @with_groups
 def consume(
     ctx: typer.Context,
-    topic: Annotated[str, typer.Argument(help="Topic to read.", metavar="TOPIC")],
+    topics: Annotated[
+        list[str] | None, typer.Argument(help="Topics to read; * and ? are wildcards.", metavar="TOPIC")
+    ] = None,
     *,
+    topic_regex: TopicRegex = None,
     from_: From = Offset("start"),
     until: Annotated[
         Offset | None,
@@ -156,7 +162,12 @@ def consume(
     mask_regex: MaskRegex = None,
     formatter_text: Annotated[RecordText | None, NOT_AN_OPTION] = None,
 ) -> ExitStatus:
-    """Read records of a topic.
+    """Read records of topics.
+
+    Several topics are read side by side.  In TOPIC, * is any text and ? any character; --topic-regex takes a regular
+    expression.  Internal topics are read only if they are named in full.  With --follow, topics that match and are
+    created later are read from their start; they are looked for every 10 s (metadata.max.age.ms, if that is less).
+    The table and csv have a column for the topic unless one TOPIC without wildcards is given.
 
     Records are in order within each partition.  The command ends at the offsets that were the end of the partitions
     when it started, unless --follow is given.  Without --group it does not join a group and commits nothing.
@@ -220,6 +231,9 @@ def consume(
     and value are objects; the value of a tombstone is null.  Records that cannot be decoded are skipped with a warning.
     """
     run: Invocation = ctx.obj
+    selection = topic_selection(ctx, topics, topic_regex)
+    if partition is not None and selection.has_several:
+        raise UsageError("--partition names partitions of one topic; give one TOPIC")
     if assignor is not None and group is None:
         raise UsageError("--assignor requires --group")
     text = text_of_options(
@@ -235,6 +249,8 @@ def consume(
             raise UsageError(
                 "--group assigns partitions and determines where to stop; leave out --partition and --until"
             )
+        if selection.names and selection.pattern is not None:
+            raise UsageError("with --group, give names of topics or patterns, not both")
         if select.partition_of_key:
             raise UsageError("--group assigns partitions; leave out --partition-of-key")
         if run.console.format.is_document:
@@ -272,7 +288,7 @@ def consume(
     if reset not in {str(from_), "none"}:
         lower = start_of_reset(reset, now_ms=now_ms)
     reading = Reading(
-        topic=topic,
+        topics=selection,
         lower=lower,
         upper=until,
         records_max=max_records,
@@ -298,7 +314,7 @@ def consume(
         limits=fetch_limits(properties, CHUNKS) if properties else CHUNKS,
         has_reset=reset != "none",
     )
-    return run.on_cluster_concurrently(lambda client: read_topic(run, client, reading), ends_with_reader=True)
+    return run.on_cluster_concurrently(lambda client: read_topics(run, client, reading), ends_with_reader=True)
 
 
 def start_of_reset(reset: str, *, now_ms: int) -> OffsetSpec:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from kctl.admin.topics.offsets import OffsetSpec
     from kctl.client.cluster import ClusterClient
     from kctl.client.consuming.positions import Divergence, Position
+    from kctl.commands.reading.topics import TopicSelection
     from kctl.model import TopicPartition
     from kctl.output.console import Console
 
@@ -55,7 +56,7 @@ class GroupReading:
 
 def group_reading(
     group_id: str,
-    topic: str,
+    topics: TopicSelection,
     properties: Mapping[str, str],
     *,
     assignor: str | None,
@@ -71,7 +72,7 @@ def group_reading(
     Raises UsageError and ConfigError.
     """
     values = check_properties(properties, Client.CONSUMER)
-    settings = _membership_settings(group_id, topic, values)
+    settings = _membership_settings(group_id, topics, values)
     if assignor is not None and settings.protocol == "consumer":
         raise UsageError("--assignor cannot be used with group.protocol=consumer; group.remote.assignor can")
     settings = replace(settings, assignors=_assignors(properties, assignor))
@@ -227,18 +228,19 @@ def _check_protocol(protocol: str, values: Mapping[str, Any]) -> None:
             raise ConfigError(name, str(values[name]), remedy)
 
 
-def _membership_settings(group_id: str, topic: str, values: Mapping[str, Any]) -> MembershipSettings:
+def _membership_settings(group_id: str, topics: TopicSelection, values: Mapping[str, Any]) -> MembershipSettings:
     if not group_id:
         raise UsageError("--group must not be empty")
-    default = MembershipSettings(group_id, (topic,))
+    default = MembershipSettings(group_id, topics.names)
     settings = MembershipSettings(
         group_id,
-        (topic,),
+        topics.names,
         values.get("group.instance.id"),
         values.get("session.timeout.ms", default.session_timeout_ms),
         values.get("max.poll.interval.ms", default.rebalance_timeout_ms),
         values.get("heartbeat.interval.ms", default.heartbeat_interval_ms),
         rack=values.get("client.rack", ""),
+        pattern=None if topics.pattern is None else topics.pattern.compiled,
         protocol=values.get("group.protocol", "classic"),
         remote_assignor=values.get("group.remote.assignor"),
     )

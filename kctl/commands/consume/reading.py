@@ -1,4 +1,4 @@
-"""Reads the records of a topic, alone or in a consumer group, and shows them."""
+"""Reads the records of topics, alone or in a consumer group, and shows them."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.options.values import format_time, known_time
 from kctl.commands.reading.items import (
     RecordRow,
+    TopicRecordRow,
     csv_rows,
     decoded_item,
     plain_rows,
@@ -33,6 +34,7 @@ from kctl.commands.reading.options import (
     select_partitions,
     starts,
 )
+from kctl.commands.reading.topics import named_topics
 from kctl.errors import MalformedRequest, PositionLost
 from kctl.output.console import Format
 from kctl.output.quantities import counted
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from kctl.commands.consume.presenting import DecodedRecord, Presenting, ToText
     from kctl.commands.frame.invocation import Invocation
     from kctl.commands.reading.options import Selecting
+    from kctl.commands.reading.topics import TopicSelection
     from kctl.model import TopicPartition
     from kctl.output.console import Console, RowStream
 
@@ -65,7 +68,7 @@ _LINES_AT_ONCE = 1000
 class Reading(NamedTuple):
     """The partitions to read, their ranges of offsets, and the form of output."""
 
-    topic: str
+    topics: TopicSelection
     lower: OffsetSpec
     upper: OffsetSpec | None
     """Exclusive; None for the current end, unless `follows`."""
@@ -112,6 +115,7 @@ class DecodedRecordItem(NamedTuple):
 class Source(NamedTuple):
     """The partitions to read."""
 
+    topics: list[str]
     held: dict[TopicPartition, OffsetRange]
     """The first and the last offset of each partition that can be read."""
     bounds: dict[TopicPartition, tuple[int, int | None]]
@@ -175,26 +179,25 @@ class _Showing:
         return len(chosen)
 
 
-async def read_topic(run: Invocation, client: ClusterClient, reading: Reading) -> ExitStatus:
+async def read_topics(run: Invocation, client: ClusterClient, reading: Reading) -> ExitStatus:
     """Show the records; FAILED if some of the partitions could not be read, UNMET if their number is not the expected.
 
-    Raises ApiError and UsageError.
+    Raises ApiError, KctlError and UsageError.
     """
     isolation = IsolationLevel.READ_COMMITTED if reading.reads_committed else IsolationLevel.READ_UNCOMMITTED
     with client.one_deadline(follows_elections=True):
-        tps = select_partitions(
-            await partitions_of(client, [reading.topic]), reading.partitions, reading.selecting.key_for_partition
-        )
+        names = await _look_up_topics(run, client, reading)
+        tps = await _selected_partitions(client, names, reading)
         held = await reachable(run.console, client, tps, isolation)
         bounds = {} if reading.group is not None else await _bounds(run, client, held, reading)
-    source = Source(held, bounds, isolation)
+    source = Source(names, held, bounds, isolation)
     if reading.formatter_text is not None:
         writers = Writers(_formatter_writer(run, reading.formatter_text), run.console.flush)
         shown = await _show_records(run, client, reading, source, writers)
     elif reading.text is not None:
         shown = await _show_records(run, client, reading, source, _text_writers(run.console, reading.text))
     else:
-        with run.console.stream(RecordRow) as stream:
+        with run.console.stream(TopicRecordRow if reading.topics.has_several else RecordRow) as stream:
             shown = await _show_records(run, client, reading, source, _row_writers(run, stream, reading))
     reading.selecting.warn_of_shortened(run.console)
     reading.presenting.summarise()
@@ -206,6 +209,26 @@ async def read_topic(run: Invocation, client: ClusterClient, reading: Reading) -
         )
         return ExitStatus.UNMET
     return ExitStatus.DONE
+
+
+async def _look_up_topics(run: Invocation, client: ClusterClient, reading: Reading) -> list[str]:
+    """Return the names of the topics.  Raises KctlError if none matches a pattern, unless --follow awaits one."""
+    names = await reading.topics.look_up(client)
+    if reading.topics.pattern is not None and names:
+        run.console.note(f"reading {named_topics(names)}")
+    elif not names and not reading.follows:
+        raise reading.topics.no_match()
+    elif not names:
+        run.console.note(f"no topic matches {reading.topics.text}; waiting until one is created")
+    return names
+
+
+async def _selected_partitions(client: ClusterClient, names: list[str], reading: Reading) -> list[TopicPartition]:
+    by_topic: dict[str, list[TopicPartition]] = {name: [] for name in names}
+    for tp in await partitions_of(client, names) if names else ():
+        by_topic[tp.topic].append(tp)
+    key = reading.selecting.key_for_partition
+    return [tp for tps in by_topic.values() for tp in select_partitions(tps, reading.partitions, key)]
 
 
 async def _show_records(
@@ -228,7 +251,14 @@ async def _show_records(
             if not reading.follows:
                 return showing.count
         consumer = Consumer(client, begins, limits=reading.limits, isolation=source.isolation)
-        next_records = _follower(run, client, consumer, reading, ends).poll if reading.follows else consumer.poll
+        follower = _follower(run, client, consumer, reading, source, ends) if reading.follows else None
+        next_records = consumer.poll if follower is None else follower.poll
+        awaits_new = reading.topics.pattern is not None and reading.upper is None
+
+        def is_complete() -> bool:
+            drop_finished(consumer, ends)
+            is_waiting = follower is not None and (awaits_new or follower.awaits_topics)
+            return not consumer.positions and not is_waiting
 
         def polled() -> None:
             if reading.follows:
@@ -246,7 +276,7 @@ async def _show_records(
                 await _continue_after(run, client, reading, source, consumer, truncated, ends)
                 return []
 
-        await _copy(consumer, poll, showing.show_several, ends, reading.records_max, polled)
+        await _copy(is_complete, poll, showing.show_several, ends, reading.records_max, polled)
         return showing.count
 
 
@@ -270,9 +300,14 @@ async def _show_last(
 
 
 def _follower(
-    run: Invocation, client: ClusterClient, consumer: Consumer, reading: Reading, ends: dict[TopicPartition, int]
+    run: Invocation,
+    client: ClusterClient,
+    consumer: Consumer,
+    reading: Reading,
+    source: Source,
+    ends: dict[TopicPartition, int],
 ) -> TopicFollower:
-    """Read partitions that are added, and a topic that is created again, from the start; add to `ends`."""
+    """Read partitions that are added, and topics that are created (again), from the start; add to `ends`."""
     requested, key = reading.partitions, reading.selecting.key_for_partition
 
     async def begin(tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
@@ -284,10 +319,11 @@ def _follower(
     return TopicFollower(
         client,
         consumer,
-        reading.topic,
+        source.topics,
         select=lambda tps: select_partitions(tps, requested, key),
         begin=begin,
         note=run.console.warn,
+        matches=None if reading.topics.pattern is None else reading.topics.matching,
     )
 
 
@@ -324,7 +360,7 @@ async def _read_in_group(
 
     in_group = group_reading(
         group,
-        reading.topic,
+        reading.topics,
         run.client_properties(),
         assignor=reading.assignor,
         lower=reading.lower,
@@ -357,26 +393,24 @@ async def _bounds(
 
 
 async def _copy(
-    consumer: Consumer,
+    is_complete: Callable[[], bool],
     poll: Callable[[], Awaitable[list[tuple[TopicPartition, list[Record]]]]],
     write: Callable[[TopicPartition, Sequence[Record], int | None], int],
     ends: dict[TopicPartition, int],
     max_records: int | None,
     polled: Callable[[], None],
 ) -> None:
-    """Show records until all partitions have reached their ends, or `records_max`; calls `polled` after each poll.
+    """Show records until all are complete or `records_max` is reached; calls `polled` after each poll.
 
     `write` shows at most the given number of records and returns how many it has shown.
     """
     left = max_records
-    drop_finished(consumer, ends)
-    while consumer.positions and left != 0:
+    while left != 0 and not is_complete():
         for tp, records in await poll():
             end = ends.get(tp)
             count = write(tp, records if end is None else _before(records, end), left)
             left = None if left is None else left - count
         polled()
-        drop_finished(consumer, ends)
 
 
 def _before(records: list[Record], end: int) -> list[Record]:
@@ -388,16 +422,20 @@ def _row_writers(run: Invocation, stream: RowStream, reading: Reading) -> Writer
     if reading.formatter:
         return Writers(_decoding_writer(run, stream, reading.formatter), stream.flush)
     write_all = None
+    has_topics = reading.topics.has_several
     if run.console.format is Format.JSONL:
         write_all = _line_writer(run.console)
+    elif has_topics:  # rows of several topics have one more column
+        pass
     elif run.console.format is Format.PLAIN and not run.console.is_human:
         write_all = _rows_writer(run.console, plain_rows)
     elif run.console.format is Format.CSV:
         write_all = _rows_writer(run.console, csv_rows)
-    return Writers(_writer(run, stream, decodes=reading.presenting.decodes), stream.flush, write_all)
+    show = _writer(run, stream, decodes=reading.presenting.decodes, has_topics=has_topics)
+    return Writers(show, stream.flush, write_all)
 
 
-def _writer(run: Invocation, stream: RowStream, *, decodes: bool) -> Show:
+def _writer(run: Invocation, stream: RowStream, *, decodes: bool, has_topics: bool) -> Show:
     """Return the function that shows each record as a row."""
 
     def write_item(tp: TopicPartition, decoded: DecodedRecord) -> bool:
@@ -410,7 +448,8 @@ def _writer(run: Invocation, stream: RowStream, *, decodes: bool) -> Show:
         return True
 
     def write_row(tp: TopicPartition, decoded: DecodedRecord) -> bool:
-        stream.write(record_row(tp, decoded.record))
+        row = record_row(tp, decoded.record)
+        stream.write(TopicRecordRow(tp.topic, *row) if has_topics else row)
         return True
 
     if not run.console.is_machine_readable:

@@ -51,7 +51,7 @@ METRICS_LISTEN_DEFAULT = "127.0.0.1"
         "kctl export --topic-regex 'shop[.].*' --to /data/shop",
         "kctl export orders payments --to s3://lake/shop --table delta",
         "kctl export orders --to lake/ --table iceberg --value avro --schema-registry http://127.0.0.1:8081",
-        "kctl export orders --to lake/ --value json --on-bad-record dead-letter --dead-letter-topic orders-bad",
+        "kctl export orders --to lake/ --value json --dead-letter-topic orders-bad",
         "kctl export orders --to lake/ --partition-by date --time-zone Europe/Berlin",
         "kctl export orders --to s3://lake/orders --follow --every 5m --metrics-port 9309",
     ),
@@ -212,13 +212,23 @@ def export(
         ),
     ] = None,
     on_bad_record: Annotated[
-        Literal["fail", "dead-letter"],
+        Literal["dead-letter", "fail"] | None,
         typer.Option(
             "--on-bad-record",
-            help="What to do with records that cannot be decoded, or not be in a partition: fail, or keep them in "
-            "DIR/_dead_letters.",
+            help="What to do with records that cannot be decoded, or not be in a partition: keep them in "
+            "DIR/_dead_letters, or fail.  Default: dead-letter.",
         ),
-    ] = "fail",
+    ] = None,
+    max_misfits: Annotated[
+        int | None,
+        typer.Option(
+            "--max-misfits",
+            metavar="N",
+            min=0,
+            help="Commit nothing if more values of a run's records have another type than their column, and so would "
+            "be in value_rest or key_rest.  Default: any number, which is reported by column.",
+        ),
+    ] = None,
     dead_letter_topic: Annotated[
         str | None,
         typer.Option(
@@ -339,11 +349,11 @@ def export(
     decoding = DecodingOptions(
         key=_field("key", key, key_schema),
         value=_field("value", value, value_schema),
-        keeps_bad=on_bad_record == "dead-letter",
+        keeps_bad=on_bad_record != "fail",
     )
     by = Partitioning(partition_by, time_zone)
     rows = RowSelection(tuple(name.strip() for name in select.split(",")) if select else (), where.strip())
-    if decoding.keeps_bad and not decoding.are_typed and not by:
+    if on_bad_record and not decoding.are_typed and not by:
         raise UsageError("--on-bad-record is an option of --partition-by and of --value and --key other than binary")
     request = ExportRequest(
         target=parse_target(to),
@@ -371,6 +381,7 @@ def export(
             namespace=namespace or "",
         ),
         decoding=decoding,
+        misfits_max=max_misfits,
         dead_letter_topic=dead_letter_topic or "",
         registry=_registry(run, decoding, schema_registry),
     )

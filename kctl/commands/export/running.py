@@ -20,17 +20,18 @@ from kctl.tables.commits.inventory import UnknownFiles
 from kctl.tables.engines.engine import Pace, require_engine
 from kctl.tables.engines.session import SparkMissing, SparkSettings, require_spark
 from kctl.tables.engines.submission import submit, without_secrets
-from kctl.tables.exec.outcome import BadRecords, CorruptRecords, DataLoss
+from kctl.tables.exec.outcome import BadRecords, CorruptRecords, DataLoss, TooManyMisfits
 from kctl.tables.exec.targets.files import Locked
 from kctl.tables.exec.targets.target import PackageMissing
 from kctl.tables.exports.cluster_reads import topic_names
-from kctl.tables.exports.export import Exporter, Listener
+from kctl.tables.exports.export import Exporter, Listener, misfit_text
 from kctl.tables.exports.summary import (
     ExportSummary,
     RangeRow,
     bad_reasons,
     columns_of,
     document,
+    misfits_of,
     planned_rows,
     rows_of,
     sentence,
@@ -88,6 +89,9 @@ def run_export(
         return ExitStatus.UNMET
     except BadRecords as error:
         run.console.fail("BAD_RECORDS", f"{error}; --on-bad-record=dead-letter keeps such records in DIR/_dead_letters")
+        return ExitStatus.UNMET
+    except TooManyMisfits as error:
+        run.console.fail("TOO_MANY_MISFITS", f"{error}; nothing is committed")
         return ExitStatus.UNMET
     except CorruptRecords as error:
         run.console.fail("CORRUPT_RECORDS", f"{error}{_CORRUPT_HINT}")
@@ -181,6 +185,8 @@ def _show_report(run: Invocation, request: ExportRequest, report: ExportReport) 
     for reason, count in bad_reasons(report).items():
         undecoded = counted(count, "record could not be decoded and is", "records could not be decoded and are")
         run.console.warn(f"{undecoded} in {request.target}/_dead_letters: {reason}")
+    for misfit in misfits_of(report):
+        run.console.warn(misfit_text(misfit))
     rows = rows_of(report)
     _show(run, document(request, rows, report, failed=report.failed), rows)
     run.console.note(sentence(rows, report))

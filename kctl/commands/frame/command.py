@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 import typer
@@ -44,7 +44,7 @@ from kctl.commands.frame.options.parameters import (
     repeats,
 )
 from kctl.commands.frame.output.shown import shown_by
-from kctl.errors import KctlError, UsageError
+from kctl.errors import ApiError, ErrorCode, KctlError, UsageError
 from kctl.limits import Subject, bound
 from kctl.output.console import Console, Format
 from kctl.output.quantities import parse_integer
@@ -262,6 +262,38 @@ class ClusterCommand(LocalCommand):
         if common["format_"] is None and run.profile is not None and run.profile.format:
             Console.default_format = run.console.format = Format(run.profile.format)
         return run
+
+    def run(self, ctx: Any, common: dict[str, Any]) -> Any:
+        """Call the function of the command; afterwards show how to grant what was denied."""
+        try:
+            return super().run(ctx, common)
+        except ApiError as error:
+            if error.code.name.endswith("_AUTHORIZATION_FAILED"):
+                _note_grants(ctx, {error.code: [ctx.params]})
+            raise
+        finally:
+            denied: dict[ErrorCode, list[Mapping[str, Any]]] = {}
+            for row in ctx.obj.denied:
+                fields = row._asdict()
+                denied.setdefault(ErrorCode[fields["error"]], []).append(fields)
+            _note_grants(ctx, denied)
+
+
+def _note_grants(ctx: Any, denied: Mapping[ErrorCode, Sequence[Mapping[str, Any]]]) -> None:
+    """Note the lines of 'kctl acls add' for what was denied: rows, or the parameters of the command."""
+    if not denied:
+        return
+    from kctl.commands.frame.denials import grant_line, names_in, principal_of  # noqa: PLC0415 - rarely needed
+
+    run, command = ctx.obj, " ".join(ctx.command_path.split()[1:])
+    try:
+        principal = principal_of(run.client_properties())
+    except UsageError:
+        principal = None
+    for code, items in denied.items():
+        line = grant_line(command, code, [name for fields in items for name in names_in(fields, code)], principal)
+        if line is not None:
+            run.note_once(f"to allow it, an administrator runs: {line}")
 
 
 class ConfirmedCommand(ClusterCommand):

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_DENIED = "_AUTHORIZATION_FAILED"
+
 
 class Invocation:
     """One run of one command.
@@ -52,6 +54,8 @@ class Invocation:
         self._reads_environment = True
         self._controllers: str | None = None
         self._is_authorized = False
+        self.denied: list[TypedRow] = []
+        """Rows about items that the user lacks a permission for."""
         self.changes: SentChanges | None = None
         """Records the requests that change something; None for commands that change nothing, and once
         the command itself has shown what was done when it was interrupted."""
@@ -413,8 +417,10 @@ class Invocation:
         self._budget = None
 
     def status_of(self, rows: Iterable[TypedRow]) -> ExitStatus:
-        """FAILED if the field `error` of any row is set."""
-        return ExitStatus.FAILED if any(getattr(row, "error", None) for row in rows) else ExitStatus.DONE
+        """FAILED if the field `error` of any row is set; keep those that were denied for `denied`."""
+        failed = [row for row in rows if getattr(row, "error", None)]
+        self.denied += [row for row in failed if str(getattr(row, "error", "")).endswith(_DENIED)]
+        return ExitStatus.FAILED if failed else ExitStatus.DONE
 
 
 def timeout_of(duration: Duration, option: str) -> int:

@@ -37,7 +37,8 @@ WORK: dict[str, dict[str, Member]] = {
         "doctor": Member("kctl.commands.doctor", "Diagnose a cluster: one page, with what to do first at its top."),
         "top": Member("kctl.commands.top.command", "Show the activity of a cluster on one screen."),
         "cluster": Member(
-            "kctl.commands.cluster", "Describe a cluster and its controllers, check its health, restart it, run one."
+            "kctl.commands.cluster",
+            "Describe a cluster and its controllers, check its health, restart it, add and remove brokers, run one.",
         ),
         "topics": Member("kctl.commands.topics", "List, describe, create, alter and delete topics; look up offsets."),
         "groups": Member(
@@ -50,10 +51,10 @@ WORK: dict[str, dict[str, Member]] = {
         "metrics": Member("kctl.commands.metrics", "Show the metrics of a broker, or serve those of a cluster."),
     },
     "Records": {
-        "consume": Member("kctl.commands.consume.command", "Read records of a topic."),
+        "consume": Member("kctl.commands.consume.command", "Read records of topics."),
         "produce": Member("kctl.commands.produce.command", "Write lines from standard input to a topic."),
         "copy": Member(
-            "kctl.commands.copy", "Copy records of a topic to another topic, which may be in another cluster."
+            "kctl.commands.copy.command", "Copy records of a topic to another topic, which may be in another cluster."
         ),
         "records": Member("kctl.commands.records", "Delete the oldest records of partitions."),
         "perf": Member("kctl.commands.perf", "Measure throughput and latency with test records."),

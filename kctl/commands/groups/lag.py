@@ -88,8 +88,8 @@ class LagItem(NamedTuple):
     verdict: VerdictName
     reason: Reason
     member_id: Annotated[str | None, JSON_ONLY]
-    host: Annotated[str | None, JSON_ONLY]
-    client_id: Annotated[str | None, JSON_ONLY]
+    host: Annotated[str | None, Column(is_rare=True, drop_order=1)]
+    client_id: Annotated[str | None, Column(is_rare=True, drop_order=1)]
     time: Annotated[str, JSON_ONLY]
     error: ErrorName = None
     message: ErrorText = None

@@ -89,6 +89,7 @@ NOT_OFFERED = {
         *("groups export", "groups import", "acls apply", "dump-log", "export", "tables spark-warmup"),
         *("tables import", "tables compact"),
         *("reassign execute", "reassign status", "reassign verify", "reassign cancel", "cluster maintenance"),
+        *("topics set-replication", "cluster add-broker", "cluster remove-broker"),
         *("plan", "apply"),
         *("profile add", "profile list", "profile remove", "profile rename", "profile show", "profile use"),
     ),

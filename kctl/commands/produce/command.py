@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from kctl.client.cluster import ClusterClient
     from kctl.client.producing.producer import Delivery
+    from kctl.model import TopicPartition
 
 app = typer.Typer(add_completion=False)
 
@@ -72,6 +73,7 @@ BUFFERED_BYTES_MAX = 16 << 20
         "echo hello | kctl produce orders",
         "kctl produce orders --key-separator : --acks all --compression-codec zstd --file orders.txt",
         "kctl consume orders --format jsonl | kctl produce orders-copy --input jsonl",
+        "kctl consume 'shop-*' --format jsonl | kctl produce --input jsonl --bootstrap-server test.example.org:9092",
         r"kctl produce orders -f '%k\t%v{base64}\n' --file orders.tsv",
         "kctl produce orders --value-schema latest --schema-registry http://127.0.0.1:8081 --file orders.jsonl",
         "kctl produce orders --file orders.txt --transactional-id nightly-load",
@@ -80,7 +82,12 @@ BUFFERED_BYTES_MAX = 16 << 20
 @shows(DeliveryRow)
 def produce(
     ctx: typer.Context,
-    topic: Annotated[str, typer.Argument(help="Topic to write to.  It must exist.", metavar="TOPIC")],
+    topic: Annotated[
+        str | None,
+        typer.Argument(
+            help="Topic to write to.  It must exist.  Default: with --input jsonl, that of each line.", metavar="TOPIC"
+        ),
+    ] = None,
     *,
     file: Annotated[
         str | None, typer.Option("--file", metavar="FILE", help="Read this instead of standard input.")
@@ -141,6 +148,9 @@ def produce(
     writes, if they have delimiters or sizes: '%k\\t%v\\n', or '%K{big32}%k%V{big32}%v' for any bytes.  %p and %d are
     the partition and the timestamp of the record; %t and %o are read and ignored; see docs/format-language.md.
 
+    With --input jsonl and without TOPIC, each record goes to the topic that its "topic" names, so that the output of
+    'kctl consume' for several topics is written back.  With TOPIC, "topic" has no effect.
+
     With --acks all, a batch that is retried is stored once.  Notes on stderr show where the records were written; with
     json, jsonl, yaml and csv, stdout has a row for every record.
 
@@ -157,6 +167,8 @@ def produce(
     --compression-codec and --transactional-id take precedence.
     """
     run: Invocation = ctx.obj
+    if topic is None and input_ != "jsonl":
+        raise UsageError("give TOPIC; only with --input jsonl each line has one")
     run.note_unused("produce", *(["--transactional-id"] if transactional_id is not None else []))
     writing = writing_settings(
         run.producer_properties(),
@@ -185,12 +197,12 @@ def produce(
     if encoding.key is not None and every.key is not None:
         every.key = encoding.encoded(encoding.key, every.key)
     timeout_ms = writing.transaction_timeout_ms or TRANSACTION_TIMEOUT_MS
-    log = DeliveryLog(topic, has_rows=run.console.format not in {Format.TABLE, Format.PLAIN})
+    log = DeliveryLog(topic or "", has_rows=run.console.format not in {Format.TABLE, Format.PLAIN})
 
     async def write(client: ClusterClient, descriptor: int, source: str) -> None:
-        partitions = _Partitions(client, topic)
-        await partitions.look_up()
-        await partitions.check(partition)
+        partitions = _Partitions(client)
+        if topic is not None:
+            await partitions.check(topic, partition)
         if transactional_id is None:
             producer = Producer(client, settings, log.add, partitioner=writing.partitioner)
             await _write(producer, _feed(producer, partitions, topic, every, lines, encoding, descriptor, source))
@@ -248,13 +260,14 @@ class DeliveryLog:
     """
 
     def __init__(self, topic: str, *, has_rows: bool) -> None:
+        """`topic`: that of all records, or "" if each has its own."""
         self.failed = 0
         self.first_failure: Exception | None = None
         self._topic = topic
         self._has_rows = has_rows
         self._count = 0
         self._batches: list[_Batch] = []
-        self._spans: dict[int, tuple[int, int]] = {}
+        self._spans: dict[TopicPartition, tuple[int, int]] = {}
         """The first and the last offset of each partition."""
 
     def add(self, delivery: Delivery) -> None:
@@ -268,8 +281,8 @@ class DeliveryLog:
             self.first_failure = self.first_failure or delivery.error
         elif delivery.base_offset >= 0:
             first, last = delivery.base_offset, delivery.base_offset + count - 1
-            known_first, known_last = self._spans.get(delivery.tp.partition, (first, last))
-            self._spans[delivery.tp.partition] = (min(first, known_first), max(last, known_last))
+            known_first, known_last = self._spans.get(delivery.tp, (first, last))
+            self._spans[delivery.tp] = (min(first, known_first), max(last, known_last))
 
     def abort(self) -> None:
         """Mark all records as failed: the transaction was aborted."""
@@ -294,11 +307,13 @@ class DeliveryLog:
         """Write the summary to stderr; nothing without any completed batch."""
         if not self._count:
             return
+        topics = sorted({tp.topic for tp in self._spans})
         where = "; ".join(
-            f"partition {number}: offsets {first} to {last}" for number, (first, last) in sorted(self._spans.items())
+            f"{f'partition {tp.partition}' if self._topic else tp}: offsets {first} to {last}"
+            for tp, (first, last) in sorted(self._spans.items())
         )
         done = counted(self._count - self.failed, "record")
-        console.note(f"{done} to {self._topic}{': ' + where if where else ''}")
+        console.note(f"{done} to {self._topic or counted(len(topics), 'topic')}{': ' + where if where else ''}")
         if self.failed:
             console.note(f"{self.failed:,} not written")
 
@@ -316,28 +331,27 @@ class DeliveryLog:
 
 
 class _Partitions:
-    """The partitions of the topic, to refuse a partition that does not exist before its records are buffered."""
+    """The partitions of topics, to refuse those that do not exist before their records are buffered."""
 
-    def __init__(self, client: ClusterClient, topic: str) -> None:
+    def __init__(self, client: ClusterClient) -> None:
         self._client = client
-        self._topic = topic
-        self._known: set[int] = set()
+        self._known: dict[str, set[int]] = {}
 
-    async def look_up(self) -> None:
-        """Raise ApiError for a topic that does not exist."""
+    async def _look_up(self, topic: str) -> None:
+        self._known[topic] = {tp.partition for tp in await partitions_of(self._client, [topic])}
 
-        self._known = {tp.partition for tp in await partitions_of(self._client, [self._topic])}
-
-    async def check(self, partition: int | None) -> None:
+    async def check(self, topic: str, partition: int | None) -> None:
         """Refresh the metadata before it refuses a partition, because partitions can be added.
 
-        None is any partition.  Raises ApiError.
+        None is any partition.  Raises ApiError, also for a topic that does not exist.
         """
-        if partition is None or partition in self._known:
+        if topic not in self._known:
+            await self._look_up(topic)
+        if partition is None or partition in self._known[topic]:
             return
-        await self.look_up()
-        if partition not in self._known:
-            text = f"{self._topic} has no partition {partition}; it has {len(self._known)}"
+        await self._look_up(topic)
+        if partition not in self._known[topic]:
+            text = f"{topic} has no partition {partition}; it has {len(self._known[topic])}"
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
 
 
@@ -387,7 +401,7 @@ async def _write_together(
 async def _feed(
     producer: Producer,
     partitions: _Partitions,
-    topic: str,
+    topic: str | None,
     every: _Every,
     lines: InputOptions,
     encoding: Encoding,
@@ -395,12 +409,12 @@ async def _feed(
     source: str,
 ) -> None:
 
-    if lines.input == "whole":
+    if topic is not None and lines.input == "whole":
         whole = b"".join([data async for data in read_chunks(descriptor)])
         whole = encoding.encoded(encoding.value, whole) or b""
         await producer.send(topic, whole, key=every.key, headers=every.headers, partition=every.partition)
         return
-    if lines.has_values_only and encoding.value is None:
+    if topic is not None and lines.has_values_only and encoding.value is None:
         async for values in read_lines(descriptor):
             done = 0
             while done < len(values):
@@ -419,23 +433,26 @@ async def _feed(
                 if record is None:
                     number += 1
                     continue
-                if every.partition is None and record.partition is not None:
+                name = topic or record.topic
+                if name is None:
+                    raise UsageError('no "topic" in it, and no TOPIC is given')
+                number_of_partition = record.partition if every.partition is None else every.partition
+                if topic is None or (every.partition is None and record.partition is not None):
                     try:
-                        await partitions.check(record.partition)
+                        await partitions.check(name, number_of_partition)
                     except ApiError as error:  # As other lines that are invalid.
                         raise UsageError(str(error)) from None
                 value = encoding.encoded(encoding.value, record.value)
                 key = every.key if record.key is None else encoding.encoded(encoding.key, record.key)
-                number_of_partition = record.partition if every.partition is None else every.partition
                 while not producer.send_at_once(
-                    topic,
+                    name,
                     value,
                     key=key,
                     headers=record.headers + every.headers,
                     partition=number_of_partition,
                     timestamp_ms=record.timestamp_ms,
                 ):
-                    await producer.ready(topic, number_of_partition)
+                    await producer.ready(name, number_of_partition)
                 number += 1
     except (UsageError, SchemaError) as error:
         raise UsageError(f"{source} {lines.unit} {number + 1}: {error}") from None

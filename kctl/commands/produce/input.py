@@ -183,13 +183,16 @@ class Encoding(NamedTuple):
 
 
 def encoding_of(
-    run: Invocation, topic: str, key_schema: str | None, value_schema: str | None, registry_url: str | None
+    run: Invocation, topic: str | None, key_schema: str | None, value_schema: str | None, registry_url: str | None
 ) -> Encoding:
     """Return the encoding; raise UsageError, ConfigError, SchemaError and RegistryUnreachable."""
     if key_schema is None and value_schema is None:
         if registry_url is not None:
             raise UsageError("--schema-registry requires --value-schema or --key-schema")
         return Encoding()
+    for option, schema in (("--key-schema", key_schema), ("--value-schema", value_schema)):
+        if topic is None and schema is not None and schema.partition("#")[0] in {"", "latest"}:
+            raise UsageError(f"{option} latest is that of TOPIC, and none is given; give the subject")
     from kctl.commands.reading.options import encoder_of, registry_client  # noqa: PLC0415 - imports ssl
 
     client = registry_client(run.client_properties(), registry_url)

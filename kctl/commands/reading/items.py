@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 from kctl.commands.frame.options.values import NO_TIMESTAMP, format_time, known_time, parse_any_year_ms
 from kctl.commands.record_format.reading import ReadRecord
 from kctl.errors import UsageError
+from kctl.model import topic_name_problem
 from kctl.output.console import Column
 from kctl.output.quantities import INT32_MAX, INT64_MAX, NOTHING, is_integer
 from kctl.output.table import SPECIAL_CELL_CHARACTERS_MAX, cell, csv_field
@@ -71,6 +72,22 @@ class DecodedItem(NamedTuple):
 class RecordRow(NamedTuple):
     """A record in the table."""
 
+    partition: int
+    offset: int
+    time: str | None
+    key: Annotated[str | None, Column(wraps=True)]
+    value: Annotated[str | None, Column(wraps=True)]
+    headers: Annotated[
+        list[dict[str, str | None]],
+        Column(wraps=True),
+        "One mapping per header, because a name may occur more than once.",
+    ]
+
+
+class TopicRecordRow(NamedTuple):
+    """A record in the table of several topics."""
+
+    topic: str
     partition: int
     offset: int
     time: str | None
@@ -293,7 +310,15 @@ def read_record(item: object) -> ReadRecord | None:
         tuple((header["key"], decode_bytes(header.get("value"), header.get("encoding"))) for header in headers),
         None if partition == _NO_PARTITION and "file" in item else _integer(item, "partition", INT32_MAX),
         _timestamp(item),
+        _topic(item),
     )
+
+
+def _topic(item: dict[str, Any]) -> str | None:
+    topic = item.get("topic")
+    if topic is not None and (not isinstance(topic, str) or topic_name_problem(topic) is not None):
+        raise UsageError(f"topic is {topic!a:.300}, not the name of a topic")
+    return topic
 
 
 def _timestamp(item: dict[str, Any]) -> int | None:

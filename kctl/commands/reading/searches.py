@@ -109,6 +109,11 @@ class NamePattern:
     def __str__(self) -> str:
         return self._text
 
+    @property
+    def compiled(self) -> re.Pattern[str]:
+        """The expression, for searches without a time limit."""
+        return self._expression.compiled
+
     def select(self, names: Iterable[str]) -> list[str]:
         """Return the matching names, in their order.  Raises SearchTooSlow if all together take too long."""
         return self._expression.within_limit(

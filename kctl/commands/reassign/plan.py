@@ -276,7 +276,7 @@ def plan(
             f"{counted(len(reading.ongoing), 'partition is', 'partitions are')} being moved ({first}, ...): wait, or"
             " cancel the moves"
         )
-    _warn_of_unknown_sizes(run, reading)
+    warn_of_unknown_sizes(run, reading)
     targets = _targets(
         reading, goal, value, topic, broker_ids(to_brokers), broker_ids(exclude), leaders_only=leaders_only
     )
@@ -376,7 +376,8 @@ def _check_alive(reading: PlacementReading, brokers: list[int]) -> None:
             raise absent_broker(broker, reading.state.racks)
 
 
-def _warn_of_unknown_sizes(run: Invocation, reading: PlacementReading) -> None:
+def warn_of_unknown_sizes(run: Invocation, reading: PlacementReading) -> None:
+    """Warn of brokers without an answer, and note how partitions of unknown size are weighed."""
     for failed in reading.sizes.failed:
         run.console.warn(f"broker {failed.name} did not return the sizes of its replicas: {failed.message}")
     state = reading.state

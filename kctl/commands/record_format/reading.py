@@ -55,6 +55,7 @@ class ReadRecord(NamedTuple):
     headers: tuple[tuple[str, bytes | None], ...]
     partition: int | None
     timestamp_ms: int | None
+    topic: str | None = None
 
 
 _Wait = Generator[None, None, bytes]

@@ -24,6 +24,7 @@ _KEYS = (
     "t topics",
     "g groups",
     "p problems",
+    "c clients",
     "Enter open",
     "Esc back",
     "o overview",
@@ -34,7 +35,7 @@ _KEYS = (
 _KEYS_OF_TABLES = frozenset({"Enter open", "Esc back", "/ filter", "s sort"})
 """They have no effect in the overview, where no row is selected."""
 _HELP = (
-    ("o b t g p", "overview, brokers, topics, groups, problems and moves"),
+    ("o b t g p c", "overview, brokers, topics, groups, problems and moves, clients"),
     ("Up Down k j", "select a row; also Page Up, Page Down, Home, End"),
     ("Enter", "open the selected broker, topic or group"),
     ("Esc", "remove the filter, then go back"),

@@ -98,6 +98,7 @@ _VIEW_KEYS = {
     "t": View.TOPICS,
     "g": View.GROUPS,
     "p": View.PARTITIONS,
+    "c": View.CLIENTS,
 }
 _MOVES = {Key.UP: -1, "k": -1, Key.DOWN: 1, "j": 1, Key.PAGE_UP: -_PAGE, Key.PAGE_DOWN: _PAGE}
 _SUBJECTS = {

@@ -23,6 +23,7 @@ class View(Enum):
     BROKER = "broker"
     TOPIC = "topic"
     GROUP = "group"
+    CLIENTS = "clients"
 
 
 class Column(NamedTuple):
@@ -132,6 +133,14 @@ COLUMNS: dict[View, tuple[Column, ...]] = {
         Column("end_offset", "END", _number, 2),
         Column("lag", "LAG", compact),
         Column("consumed_per_s", "REC/S", compact, 1),
+        Column("client_id", "CLIENT", _words, 3, numeric=False, is_rare=True),
+        Column("host", "HOST", _words, 4, numeric=False, is_rare=True),
+    ),
+    View.CLIENTS: (
+        Column("software", "SOFTWARE", _words, numeric=False),
+        Column("version", "VERSION", _words, numeric=False),
+        Column("connections", "CONNECTIONS", _number),
+        Column("brokers", "BROKERS", _list, 1, numeric=False),
     ),
 }
 COLUMNS[View.TOPIC] = COLUMNS[View.PARTITIONS][1:]
@@ -144,6 +153,7 @@ DEFAULT_SORT: dict[View, tuple[str, bool]] = {
     View.TOPIC: ("partition", False),
     View.BROKER: ("records_per_s", True),
     View.GROUP: ("lag", True),
+    View.CLIENTS: ("connections", True),
 }
 """Field and whether the largest comes first."""
 RANKS: dict[str, dict[str, int]] = {
@@ -151,7 +161,20 @@ RANKS: dict[str, dict[str, int]] = {
     "verdict": {verdict.name: verdict.value for verdict in Verdict},
 }
 """The severity of the words of a field, by which it is sorted."""
-_NAMES = ("broker", "address", "rack", "topic", "partition", "group", "state", "status", "verdict")
+_NAMES = (
+    "broker",
+    "address",
+    "rack",
+    "topic",
+    "partition",
+    "group",
+    "state",
+    "status",
+    "verdict",
+    "client_id",
+    "host",
+    "software",
+)
 """The fields that a filter looks into."""
 
 
@@ -186,6 +209,8 @@ def _rows(view: View, subject: str, seen: Activity) -> Sequence[Any]:
             ]
         case View.GROUP:
             return [offset for offset in seen.group_offsets if offset.group == subject]
+        case View.CLIENTS:
+            return seen.clients
         case View.OVERVIEW:
             return ()
 
@@ -195,7 +220,11 @@ def _contains(row: Any, text: str) -> bool:
 
 
 def _name(row: Any) -> tuple[Any, ...]:
-    return tuple(getattr(row, name) for name in ("broker", "group", "topic", "partition") if hasattr(row, name))
+    return tuple(
+        getattr(row, name)
+        for name in ("broker", "group", "topic", "partition", "software", "version")
+        if hasattr(row, name)
+    )
 
 
 def _sort_key(field: str, value: Any) -> Any:

@@ -16,6 +16,7 @@ app = typer.Typer(
             "create": "changes",
             "alter": "changes",
             "delete": "changes",
+            "set-replication": "replication",
         },
     ),
     help="List, describe, create, alter and delete topics; look up offsets.",

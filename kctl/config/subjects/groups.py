@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kctl.config.definition import Importance, at_least, in_range, prop
-from kctl.config.kinds import INT, INT_MAX, LONG, SHORT
+from kctl.config.definition import Importance, Rule, at_least, in_range, one_of, prop
+from kctl.config.kinds import INT, INT_MAX, LIST, LONG, SHORT, STRING
+
+CLASSIC_PROTOCOL = "classic"
+CONSUMER_PROTOCOL = "consumer"
+_ASSIGNORS = ("uniform", "range")
 
 
 @dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
@@ -37,6 +41,72 @@ class GroupProperties:
     )
     group_max_size: int = prop(
         "group.max.size", INT, at_least(1), default=INT_MAX, doc="Maximum number of members of a group."
+    )
+    group_coordinator_rebalance_protocols: tuple[str, ...] = prop(
+        "group.coordinator.rebalance.protocols",
+        LIST,
+        Rule(
+            "classic or classic,consumer",
+            lambda values: {CLASSIC_PROTOCOL} <= set(values) <= {CLASSIC_PROTOCOL, CONSUMER_PROTOCOL},
+            (CLASSIC_PROTOCOL, CONSUMER_PROTOCOL),
+        ),
+        default=(CLASSIC_PROTOCOL,),
+        doc="Protocols of consumer groups. With consumer, the broker also serves groups of KIP-848, which Kafka 2.8 "
+        "does not know: all brokers of the cluster must be of kctl.",
+    )
+    group_consumer_session_timeout_ms: int = prop(
+        "group.consumer.session.timeout.ms",
+        INT,
+        at_least(1),
+        default=45000,
+        doc="Time after which a member of the consumer protocol without heartbeats is removed.",
+    )
+    group_consumer_heartbeat_interval_ms: int = prop(
+        "group.consumer.heartbeat.interval.ms",
+        INT,
+        at_least(1),
+        default=5000,
+        doc="Interval of the heartbeats of members of the consumer protocol.",
+    )
+    group_consumer_max_size: int = prop(
+        "group.consumer.max.size",
+        INT,
+        at_least(1),
+        default=INT_MAX,
+        doc="Maximum number of members of a group of the consumer protocol; 1,000 is the bound of this broker.",
+    )
+    group_consumer_assignors: tuple[str, ...] = prop(
+        "group.consumer.assignors",
+        LIST,
+        Rule(
+            "a list of uniform, range",
+            lambda values: set() < set(values) <= set(_ASSIGNORS),
+            _ASSIGNORS,
+        ),
+        default=_ASSIGNORS,
+        doc="Assignors of the broker for groups of the consumer protocol; the first is the default.",
+    )
+    group_consumer_assignment_interval_ms: int = prop(
+        "group.consumer.assignment.interval.ms",
+        INT,
+        at_least(0),
+        default=1000,
+        doc="Minimum time between two assignments of a group of the consumer protocol.",
+    )
+    group_consumer_regex_refresh_interval_ms: int = prop(
+        "group.consumer.regex.refresh.interval.ms",
+        INT,
+        at_least(10_000),
+        default=600000,
+        doc="Interval at which regular expressions of subscriptions are matched with the topics again, for changes of "
+        "ACLs; new topics are matched within 10 s.",
+    )
+    group_consumer_migration_policy: str = prop(
+        "group.consumer.migration.policy",
+        STRING,
+        one_of("disabled"),
+        default="disabled",
+        doc="Groups are converted to the other protocol only while they have no members.",
     )
     offset_metadata_max_bytes: int = prop(
         "offset.metadata.max.bytes",

@@ -48,9 +48,15 @@ def check_records(region: bytes, count: i64) -> tuple[bool, i64, i64, i64]:
     Returns: whether the offset deltas are 0, 1, 2 and so on; the largest and the smallest timestamp delta (0 if there
     are no records); the number of records without a key.  Raises ValueError and IndexError for malformed records.
     """
-    total: i64 = len(region)
-    check_count(count, total)
-    position: i64 = 0
+    return check_part(region, 0, len(region), count)
+
+
+def check_part(region: bytes, position: i64, total: i64, count: i64) -> tuple[bool, i64, i64, i64]:
+    """As `check_records`, for the records from `position` up to `total`, with more bytes around them.
+
+    A record that ends early may be read with some of the bytes behind it; the end is compared after that.
+    """
+    check_count(count, total - position)
     largest: i64 = 0
     smallest: i64 = 0
     keyless: i64 = 0

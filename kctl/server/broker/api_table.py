@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kctl.errors import ErrorCode
+from kctl.config.subjects.groups import CONSUMER_PROTOCOL
 from kctl.model import GROUP_METADATA_TOPIC
+from kctl.protocol import registry
 from kctl.server.cluster.configs.resources import ConfigResources
 from kctl.server.cluster.control.deletions import TopicDeletions
 from kctl.server.cluster.topics.internal import InternalTopicsView, OffsetsInZooKeeper
 from kctl.server.coordination.groups.config import GroupConfig
-from kctl.server.coordination.groups.coordinator import DEAD_GROUP
 from kctl.server.handlers.add_offsets_to_txn import AddOffsetsToTxnHandler
 from kctl.server.handlers.add_partitions_to_txn import AddPartitionsToTxnHandler
 from kctl.server.handlers.alter_client_quotas import AlterClientQuotasHandler
@@ -20,6 +20,8 @@ from kctl.server.handlers.alter_partition_reassignments import AlterPartitionRea
 from kctl.server.handlers.alter_replica_log_dirs import AlterReplicaLogDirsHandler
 from kctl.server.handlers.alter_user_scram_credentials import AlterUserScramCredentialsHandler
 from kctl.server.handlers.api_versions import ApiVersionsHandler
+from kctl.server.handlers.consumer_group_describe import ConsumerGroupDescribeHandler
+from kctl.server.handlers.consumer_group_heartbeat import ConsumerGroupHeartbeatHandler
 from kctl.server.handlers.controlled_shutdown import ControlledShutdownHandler
 from kctl.server.handlers.create_acls import CreateAclsHandler
 from kctl.server.handlers.create_delegation_token import CreateDelegationTokenHandler
@@ -74,6 +76,7 @@ from kctl.server.parts.parts import BrokerParts, Foundations
 from kctl.server.peers.connections import resolves
 from kctl.server.peers.versions import has_features
 from kctl.server.replication.fetching.replica_selector import ReplicaSelector
+from kctl.server.replication.plain_produce import PlainProduceHandler
 from kctl.server.security.authorization.access import Authorizer
 
 Serve = Callable[[str, Handler], None]
@@ -97,7 +100,7 @@ def register_handlers(
     _register_controller(serve, base, parts)
     _register_topics(serve, base, parts)
     _register_configs(serve, base, parts)
-    _register_groups(serve, base, parts)
+    _register_groups(dispatcher, base, parts)
     _register_transactions(serve, base, parts)
     _register_security(serve, parts, authorizer)
 
@@ -120,6 +123,7 @@ def _register_records(dispatcher: Dispatcher, base: Foundations, parts: BrokerPa
     )
     produce = ProduceHandler(replicas, base.produce_purgatory, parts.record_work, clock)
     dispatcher.register("produce", produce.handle, for_long=produce.handle_long)
+    dispatcher.register_plain_produce(PlainProduceHandler(replicas, base.produce_purgatory).handle)
     serve("fetch", fetch.handle)
     serve("list_offsets", ListOffsetsHandler(replicas, parts.record_work, clock).handle)
     serve("offset_for_leader_epoch", OffsetForLeaderEpochHandler(replicas).handle)
@@ -142,7 +146,7 @@ def _register_cluster(
     serve("describe_cluster", DescribeClusterHandler(parts.cluster_id, metadata, zookeeper_problem).handle)
     find_coordinator = FindCoordinatorHandler(
         InternalTopicsView(metadata, parts.auto_topics),
-        is_unknown_here=lambda group: parts.groups.describe(group) == (ErrorCode.NONE, DEAD_GROUP),
+        is_unknown_here=parts.groups.is_missing,
         now_ms=base.world.clock.monotonic_ms,
         timer=base.timer,
     )
@@ -188,7 +192,13 @@ def _register_configs(serve: Serve, base: Foundations, parts: BrokerParts) -> No
     serve("alter_client_quotas", AlterClientQuotasHandler(topics, resolves).handle)
 
 
-def _register_groups(serve: Serve, base: Foundations, parts: BrokerParts) -> None:
+def _register_groups(dispatcher: Dispatcher, base: Foundations, parts: BrokerParts) -> None:
+    serve = dispatcher.register
+    newer: dict[str, range | None] = {"offset_commit": None, "offset_fetch": None, "list_groups": None}
+    if CONSUMER_PROTOCOL in base.configs.current.group_coordinator_rebalance_protocols:
+        # Kafka 2.8 has none of these; they need each other.
+        newer = {name: registry.api_named(name).versions for name in newer}
+        _register_consumer_groups(dispatcher, base, parts)
     configs, metadata, clock = base.configs, base.metadata, base.world.clock
     groups, old_offsets = parts.groups, OffsetsInZooKeeper(parts.zookeeper)
     commit = OffsetCommitHandler(groups, metadata, old_offsets, config=GroupConfig.of(configs.current), clock=clock)
@@ -196,12 +206,22 @@ def _register_groups(serve: Serve, base: Foundations, parts: BrokerParts) -> Non
     serve("sync_group", SyncGroupHandler(groups).handle)
     serve("heartbeat", HeartbeatHandler(groups).handle)
     serve("leave_group", LeaveGroupHandler(groups).handle)
-    serve("offset_commit", commit.handle)
-    serve("offset_fetch", OffsetFetchHandler(groups, metadata, old_offsets).handle)
+    serve("offset_commit", commit.handle, served=newer["offset_commit"])
+    fetch = OffsetFetchHandler(groups, metadata, old_offsets)
+    serve("offset_fetch", fetch.handle, served=newer["offset_fetch"])
     serve("offset_delete", OffsetDeleteHandler(groups, metadata).handle)
     serve("describe_groups", DescribeGroupsHandler(groups).handle)
-    serve("list_groups", ListGroupsHandler(groups).handle)
+    serve("list_groups", ListGroupsHandler(groups).handle, served=newer["list_groups"])
     serve("delete_groups", DeleteGroupsHandler(groups).handle)
+
+
+def _register_consumer_groups(dispatcher: Dispatcher, base: Foundations, parts: BrokerParts) -> None:
+    """Register the APIs of the consumer protocol (KIP-848)."""
+    heartbeat = ConsumerGroupHeartbeatHandler(parts.groups)
+    default_assignor = base.configs.current.group_consumer_assignors[0]
+    describe = ConsumerGroupDescribeHandler(parts.groups, base.metadata, default_assignor)
+    for name, handler in (("consumer_group_heartbeat", heartbeat), ("consumer_group_describe", describe)):
+        dispatcher.register(name, handler.handle, served=registry.api_named(name).versions)
 
 
 def _register_transactions(serve: Serve, base: Foundations, parts: BrokerParts) -> None:

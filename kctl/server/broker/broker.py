@@ -407,6 +407,7 @@ class Broker:
                 last_minute=metrics.last_minute,
                 sample=metrics.sample,
                 started_ms=self._world.clock.now_ms(),
+                denials=lambda: [] if self._access is None else self._access.denials.counts(),
                 idle_s=metrics.idle_s,
             )
         )

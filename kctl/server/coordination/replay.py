@@ -114,6 +114,11 @@ _GROUP = (
     | dict.fromkeys(_TOO_LARGE, ErrorCode.UNKNOWN_SERVER_ERROR)
     | {ErrorCode.REQUEST_TIMED_OUT: ErrorCode.REBALANCE_IN_PROGRESS}
 )
+_HEARTBEAT = (
+    _LOG_UNAVAILABLE
+    | dict.fromkeys(_TOO_LARGE, ErrorCode.UNKNOWN_SERVER_ERROR)
+    | {ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE}
+)
 _TRANSACTION = _LOG_UNAVAILABLE | {
     ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
@@ -129,6 +134,11 @@ def commit_error(error: ErrorCode) -> ErrorCode:
 def group_error(error: ErrorCode) -> ErrorCode:
     """Return the error for SyncGroup and JoinGroup; a timeout makes the member join again."""
     return _GROUP.get(error, error)
+
+
+def heartbeat_error(error: ErrorCode) -> ErrorCode:
+    """Return the error for ConsumerGroupHeartbeat; a timeout makes the member look for its coordinator."""
+    return _HEARTBEAT.get(error, error)
 
 
 def transaction_error(error: ErrorCode) -> ErrorCode:

@@ -1,8 +1,9 @@
-"""ListGroups (key 16, versions 0-4): the groups that this broker coordinates.
+"""ListGroups (key 16, versions 0-4, and 5 with the consumer protocol): the groups that this broker coordinates.
 
 While a partition of the offsets topic loads, the list is incomplete and the error is COORDINATOR_LOAD_IN_PROGRESS.
 
-Version notes: 4 filters by state, and the response has states (KIP-518).
+Version notes: 4 filters by state, and the response has states (KIP-518); 5 filters by type, and the response has types
+(KIP-848); filters ignore case then.
 """
 
 from __future__ import annotations
@@ -10,9 +11,14 @@ from __future__ import annotations
 from kctl.limits import SLICE_OBJECTS
 from kctl.protocol.apis.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from kctl.security.acls import Operation, ResourceType
+from kctl.server.coordination.consumer_groups.state import ConsumerGroupState
+from kctl.server.coordination.groups.actions import GroupState
 from kctl.server.coordination.groups.coordinator import GroupCoordinator
 from kctl.server.loop.slices import release, sliced
 from kctl.server.requests.context import RequestContext
+
+FIRST_VERSION_WITH_TYPES = 5
+_STATES = {state.value.lower(): state.value for state in (*GroupState, *ConsumerGroupState)}
 
 
 class ListGroupsHandler:
@@ -23,10 +29,19 @@ class ListGroupsHandler:
 
     async def handle(self, request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
         """Serve one request and return the response."""
-        error, overviews = await self._coordinator.groups(request.states_filter)
+        states, types = request.states_filter, request.types_filter
+        if context.api_version >= FIRST_VERSION_WITH_TYPES:
+            states = [_STATES.get(state.lower(), state) for state in states]
+            types = [group_type.lower() for group_type in types]
+        error, overviews = await self._coordinator.groups(states, types)
         hides = not context.allows_on_cluster(Operation.DESCRIBE)
         groups = [
-            ListedGroup(group_id=group.group_id, protocol_type=group.protocol_type, group_state=group.state.value)
+            ListedGroup(
+                group_id=group.group_id,
+                protocol_type=group.protocol_type,
+                group_state=group.state,
+                group_type=group.type.value,
+            )
             async for group in sliced(overviews, SLICE_OBJECTS)
             if not (hides and _is_denied(group.group_id, context))
         ]

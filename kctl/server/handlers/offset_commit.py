@@ -4,7 +4,8 @@ The response is sent when the commits are replicated.  A partition that does not
 does not affect the others.
 
 Version notes: 0 stores in ZooKeeper, as consumers of 0.8 did; 1 member and generation, and optionally a commit
-timestamp; 2-4 optionally a retention time, which replaces offsets.retention.minutes; 6 leader epochs; 7 static members.
+timestamp; 2-4 optionally a retention time, which replaces offsets.retention.minutes; 6 leader epochs; 7 static members;
+9, with the consumer protocol, its members, which commit with their epoch (KIP-848).
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ NOW = -1
 """commit_timestamp of clients that do not set one."""
 DEFAULT_RETENTION = -1
 STORED_IN_ZOOKEEPER = 0
+FIRST_WITH_MEMBER_EPOCHS = 9
 
 
 class OffsetCommitHandler:
@@ -97,6 +99,7 @@ class OffsetCommitHandler:
             member_id=request.member_id,
             group_instance_id=request.group_instance_id,
             generation=request.generation_id,
+            knows_epochs=context.api_version >= FIRST_WITH_MEMBER_EPOCHS,
             offsets=offsets,
         )
 

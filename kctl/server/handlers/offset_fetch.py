@@ -1,10 +1,11 @@
-"""OffsetFetch (key 9, versions 0-7): the committed offsets of a group.
+"""OffsetFetch (key 9, versions 0-7, and 8-9 with the consumer protocol): the committed offsets of a group.
 
 A partition without a commit gets offset -1 and no error; so does every partition of a group that does not exist.
 
 Version notes: 0 reads from ZooKeeper, and a missing commit is UNKNOWN_TOPIC_OR_PARTITION there; 2 null means all
 partitions, and group-level errors move from the partitions to the top; 5 leader epochs; 7 require_stable makes
-undecided commits UNSTABLE_OFFSET_COMMIT (KIP-447).
+undecided commits UNSTABLE_OFFSET_COMMIT (KIP-447); 8 several groups (KIP-709); 9 member and epoch of the consumer
+protocol, which are checked if they are present (KIP-848).
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ from kctl.protocol.apis.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestTopic,
     OffsetFetchResponse,
+    OffsetFetchResponseGroup,
     OffsetFetchResponsePartition,
     OffsetFetchResponseTopic,
 )
 from kctl.security.acls import Operation, ResourceType
 from kctl.server.coordination.groups.config import ConsumerOffsetsInZooKeeper
-from kctl.server.coordination.groups.coordinator import OFFSET_OF_NOTHING, GroupCoordinator
+from kctl.server.coordination.groups.coordinator import NO_MEMBER, OFFSET_OF_NOTHING, GroupCoordinator
 from kctl.server.coordination.groups.offsets import OffsetAndMetadata
 from kctl.server.coordination.ports import TopicExistence
 from kctl.server.loop.slices import pause, sliced, sliced_batches
@@ -31,7 +33,10 @@ from kctl.server.requests.context import RequestContext
 
 STORED_IN_ZOOKEEPER = 0
 FIRST_WITH_TOP_LEVEL_ERROR = 2
+FIRST_WITH_SEVERAL_GROUPS = 8
 
+GroupMember = tuple[str | None, int]
+"""Id and epoch of a member of the consumer protocol."""
 Committed = tuple[ErrorCode, OffsetAndMetadata]
 _DENIED: Committed = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, OFFSET_OF_NOTHING)
 
@@ -50,46 +55,78 @@ class OffsetFetchHandler:
         self, request: OffsetFetchRequest, context: RequestContext
     ) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
         """Serve one request: return the response, or an awaitable if it has to wait."""
+        if context.api_version >= FIRST_WITH_SEVERAL_GROUPS:
+            return self._several_groups(request, context)
+        return self._one_group(request, context, NO_MEMBER)
+
+    async def _several_groups(self, request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
+        response = OffsetFetchResponse(groups=[])
+        for group in request.groups:
+            asked = OffsetFetchRequest(
+                group_id=group.group_id, topics=group.topics, require_stable=request.require_stable
+            )
+            result = self._one_group(asked, context, (group.member_id, group.member_epoch))
+            fetched = await result if isinstance(result, Awaitable) else result
+            response.groups.append(
+                OffsetFetchResponseGroup(group_id=group.group_id, topics=fetched.topics, error_code=fetched.error_code)
+            )
+        return response
+
+    def _one_group(
+        self, request: OffsetFetchRequest, context: RequestContext, member: GroupMember
+    ) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
         if request.topics is not None and sum(len(topic.partition_indexes) for topic in request.topics) > SLICE_OBJECTS:
-            return self._long_request(request, request.topics, context)
+            return self._long_request(request, request.topics, context, member)
         requested = None if request.topics is None else list(_requested(request.topics))
-        return self._fetch(request, context, requested)
+        return self._fetch(request, context, requested, member)
 
     async def _long_request(
-        self, request: OffsetFetchRequest, topics: Iterable[OffsetFetchRequestTopic], context: RequestContext
+        self,
+        request: OffsetFetchRequest,
+        topics: Iterable[OffsetFetchRequestTopic],
+        context: RequestContext,
+        member: GroupMember,
     ) -> OffsetFetchResponse:
         requested = [tp async for tp in sliced(_requested(topics))]
-        result = self._fetch(request, context, requested)
+        result = self._fetch(request, context, requested, member)
         return await result if isinstance(result, Awaitable) else result
 
     def _fetch(
-        self, request: OffsetFetchRequest, context: RequestContext, requested: list[TopicPartition] | None
+        self,
+        request: OffsetFetchRequest,
+        context: RequestContext,
+        requested: list[TopicPartition] | None,
+        member: GroupMember,
     ) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
         """Fetch the commits; `requested` is None for all partitions with commits."""
         if not context.allows(Operation.DESCRIBE, ResourceType.GROUP, request.group_id):
             return _failed(requested, ErrorCode.GROUP_AUTHORIZATION_FAILED, context.api_version)
         if requested is None:
-            return self._all_committed(request, context)
+            return self._all_committed(request, context, member)
         if len(requested) > SLICE_OBJECTS and context.api_version != STORED_IN_ZOOKEEPER:
-            return self._long_response(request, context, requested, _DENIED)
+            return self._long_response(request, context, requested, _DENIED, member)
         denied = context.denied(Operation.DESCRIBE, ResourceType.TOPIC, (tp.topic for tp in requested))
         refused = {tp: _DENIED for tp in requested if tp.topic in denied}
         readable = [tp for tp in requested if tp not in refused] if refused else requested
         if context.api_version == STORED_IN_ZOOKEEPER:
             return self._read_from_zookeeper(request.group_id, readable, refused)
-        error, offsets = self._coordinator.committed(request.group_id, readable, require_stable=request.require_stable)
+        error, offsets = self._coordinator.committed(
+            request.group_id, readable, require_stable=request.require_stable, member=member
+        )
         if error is not ErrorCode.NONE:
             return _failed(requested, error, context.api_version)
         return _response(_partitions({**offsets, **refused}))
 
     def _all_committed(
-        self, request: OffsetFetchRequest, context: RequestContext
+        self, request: OffsetFetchRequest, context: RequestContext, member: GroupMember
     ) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
         """Return all commits of the group, for topics that the client may describe."""
         names = self._coordinator.committed_partitions(request.group_id)
         if len(names) > SLICE_OBJECTS:
-            return self._long_response(request, context, names, None)
-        error, offsets = self._coordinator.committed(request.group_id, names, require_stable=request.require_stable)
+            return self._long_response(request, context, names, None, member)
+        error, offsets = self._coordinator.committed(
+            request.group_id, names, require_stable=request.require_stable, member=member
+        )
         hidden = context.denied(Operation.DESCRIBE, ResourceType.TOPIC, (tp.topic for tp in offsets))
         return _response(_partitions({tp: offset for tp, offset in offsets.items() if tp.topic not in hidden}), error)
 
@@ -99,6 +136,7 @@ class OffsetFetchHandler:
         context: RequestContext,
         names: Sequence[TopicPartition],
         if_denied: Committed | None,
+        member: GroupMember,
     ) -> OffsetFetchResponse:
         """Return the commits of many partitions; those that the client may not describe get `if_denied`, or are
         omitted.
@@ -111,7 +149,7 @@ class OffsetFetchHandler:
             denied = context.denied(Operation.DESCRIBE, ResourceType.TOPIC, (tp.topic for tp in batch))
             readable = [tp for tp in batch if tp.topic not in denied] if denied else batch
             error, committed = self._coordinator.committed(
-                request.group_id, readable, require_stable=request.require_stable
+                request.group_id, readable, require_stable=request.require_stable, member=member
             )
             if error is not ErrorCode.NONE:
                 return _failed(names, error, context.api_version)

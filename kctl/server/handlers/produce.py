@@ -6,7 +6,8 @@ high watermark has passed the records; if fewer replicas than min.insync.replica
 NOT_ENOUGH_REPLICAS_AFTER_APPEND.
 Each partition has its own result; an error of one does not affect the others.
 Batches that take long to decompress, convert or validate are validated in a thread and appended after the others
-(requests/record_work).  A request for many partitions is appended in slices.
+(requests/record_work).  A request for many partitions is appended in slices.  Most requests are served by
+replication/plain_produce, which does the same with fewer calls.
 
 Transactional records need the transactional id in the request, else TRANSACTIONAL_ID_AUTHORIZATION_FAILED, and all of
 them one producer id, else INVALID_PRODUCER_ID_MAPPING; either error is that of the whole request.  A fenced producer is
@@ -32,11 +33,10 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from functools import partial
 from operator import attrgetter
 
-from kctl.errors import ApiError, ErrorCode, UnansweredRequestFailed
-from kctl.limits import APPENDED_INLINE_BYTES_MAX, HANDLED_AT_ONCE_BYTES_MAX, Subject, bound
+from kctl.errors import ApiError, ErrorCode
+from kctl.limits import APPENDED_INLINE_BYTES_MAX, HANDLED_AT_ONCE_BYTES_MAX
 from kctl.model import INTERNAL_TOPICS, TopicPartition
 from kctl.protocol.apis.produce import (
-    BatchIndexAndErrorMessage,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -47,13 +47,15 @@ from kctl.protocol.apis.produce import (
 from kctl.protocol.source import constructor
 from kctl.records.allowance import Allowance, AllowanceExceeded, memory_max
 from kctl.records.header import ATTRIBUTES_POSITION, HEADER_SIZE, MAGIC_POSITION, TRANSACTIONAL_BIT
-from kctl.records.validate import RecordsRejected, ValidBatches, validate_produced
+from kctl.records.validate import ValidBatches, validate_produced
 from kctl.security.acls import Operation, ResourceType
 from kctl.server.loop.slices import pause, sliced
 from kctl.server.loop.tasks import in_thread
 from kctl.server.network.dispatch import waiting_reply
 from kctl.server.replication.partition import Partition
-from kctl.server.replication.produce_waits import DelayedProduce, UncommittedAppend
+from kctl.server.replication.plain_produce import APPENDS_PER_SLICE_MAX, WATCHERS_PER_APPEND
+from kctl.server.replication.produce_results import ALL_IN_SYNC, note_failure, raise_failures, refuse, respond
+from kctl.server.replication.produce_waits import UncommittedAppend
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.requests.context import RequestContext
 from kctl.server.requests.purgatory import Purgatory
@@ -61,44 +63,18 @@ from kctl.server.requests.record_work import RecordWork
 from kctl.storage.segments.draft import DraftedBatches
 from kctl.system.environment import Clock
 
-APPENDS_PER_SLICE_MAX = bound(
-    Subject.PARTITIONS,
-    "partitions of a Produce request that are appended to without a pause",
-    200,
-    "partitions",
-    on_excess="the records of the others are copied, and other connections are served in between",
-)
-
-
 _WRITE, _TOPIC, _NO_ERROR = Operation.WRITE, ResourceType.TOPIC, ErrorCode.NONE
 """Constants, because Python 3.11 takes 0.1 us to find a member of an enum."""
 _response_of = constructor(ProduceResponse)
 _topic_response = constructor(TopicProduceResponse)
 _partition_response = constructor(PartitionProduceResponse)
-ALL_IN_SYNC = -1
 MAGIC = 2
 _ATTRIBUTES = ATTRIBUTES_POSITION + 1
 """The byte with the flags."""
 _PRODUCER_ID = slice(43, 51)
 _SLICE_COST = HANDLED_AT_ONCE_BYTES_MAX // 2
-_WATCHERS_PER_APPEND = 10
-"""Fetch sessions that have examined a partition are notified of its next append; so many notifications take as long as
-an append.
-"""
 _NAME_OF = attrgetter("name")
 _NONE: frozenset[str] = frozenset()
-_EXPECTED = frozenset(
-    {
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.MESSAGE_TOO_LARGE,
-        ErrorCode.RECORD_LIST_TOO_LARGE,
-        ErrorCode.CORRUPT_MESSAGE,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-    }
-)
-"""Errors that are not counted as failed requests, as in Kafka's ReplicaManager.appendToLocalLog."""
 INTERNAL_WRITER = "__admin_client"
 """The only client id that may produce to internal topics; Kafka's AdminUtils.AdminClientId."""
 
@@ -197,28 +173,11 @@ class ProduceHandler:
                 except AllowanceExceeded:
                     self._defer(appends, topic.name, data, partition_result)
                 except ApiError as error:
-                    self._note_failure(topic.name, error, data.records)
-                    _refuse(partition_result, error)
+                    note_failure(traffic, error, data.records)
+                    refuse(partition_result, error)
         moved = appends.take_moved()
         self._replicas.partitions_moved(moved)
         return count if len(moved) == count else 0
-
-    def _note_failure(self, topic: str, error: ApiError, records: object) -> None:
-        """Count a refused batch for metrics.  Kafka does not count expected errors as failed requests."""
-        traffic = self._replicas.traffic.found(topic)
-        match error.code:
-            case ErrorCode.CORRUPT_MESSAGE:
-                traffic.invalid_checksums += 1
-            case ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER | ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
-                traffic.invalid_sequences += 1
-            case ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT:
-                traffic.invalid_magic_numbers += 1
-            case ErrorCode.INVALID_RECORD if isinstance(error, RecordsRejected):
-                traffic.keyless_in_compacted += len(error.record_errors)
-            case ErrorCode.MESSAGE_TOO_LARGE | ErrorCode.RECORD_LIST_TOO_LARGE:
-                traffic.bytes_rejected += len(records) if isinstance(records, (bytearray, memoryview)) else 0
-        if error.code not in _EXPECTED:
-            traffic.failed_produce_requests += 1
 
     def _defer(
         self, appends: _Appends, topic: str, data: PartitionProduceData, partition_result: PartitionProduceResponse
@@ -228,7 +187,7 @@ class ProduceHandler:
         try:
             self._work.hold(len(records))
         except ApiError as error:
-            _refuse(partition_result, error)
+            refuse(partition_result, error)
             return
         kept = records if appends.are_records_kept else memoryview(bytearray(records))
         appends.defer(topic, partition_result, kept)
@@ -273,8 +232,8 @@ class ProduceHandler:
                     if isinstance(valid, DraftedBatches) and not valid.draft.is_taken:
                         await in_thread(valid.draft.remove)
         except ApiError as error:
-            self._note_failure(topic, error, records)
-            _refuse(partition_result, error)
+            note_failure(self._replicas.traffic.found(topic), error, records)
+            refuse(partition_result, error)
 
     async def _validated(self, appends: _Appends, topic: str, index: int, records: memoryview) -> ValidBatches:
         partition_log = self._partition(topic, index, appends).log
@@ -313,8 +272,8 @@ class ProduceHandler:
         if not isinstance(records, (memoryview, ValidBatches)) or not records:
             raise ApiError(ErrorCode.INVALID_RECORD, "the request has no record batch for this partition")
         watchers = len(partition.watchers.watching)
-        if watchers >= _WATCHERS_PER_APPEND:
-            appends.cost += watchers // _WATCHERS_PER_APPEND
+        if watchers >= WATCHERS_PER_APPEND:
+            appends.cost += watchers // WATCHERS_PER_APPEND
         result = self._replicas.append(
             partition,
             records,
@@ -341,18 +300,10 @@ class ProduceHandler:
     def _respond(
         self, appends: _Appends, create_future: Callable[[], asyncio.Future[ProduceResponse]]
     ) -> ProduceResponse | asyncio.Future[ProduceResponse] | None:
-        if appends.request.acks == 0:
-            _raise_failures(appends.response)
-            return None
-        if not appends.waiting:
-            return appends.response
-        operation = DelayedProduce(appends.response, appends.waiting)
-        keys = [waiting.partition.topic_partition for waiting in appends.waiting]
-        if operation.try_complete(keys):
-            return appends.response
-        operation.future = create_future()
-        self._purgatory.watch(operation, keys, appends.request.timeout_ms)
-        return operation.future
+        request = appends.request
+        return respond(
+            appends.response, appends.waiting, request.acks, request.timeout_ms, self._purgatory, create_future
+        )
 
     def _refuse_all(self, request: ProduceRequest, error: ApiError) -> ProduceResponse | None:
         response = ProduceResponse(responses=[])
@@ -363,9 +314,9 @@ class ProduceHandler:
             ]
             response.responses.append(TopicProduceResponse(name=topic.name, partition_responses=results))
             for partition_result in results:
-                _refuse(partition_result, error)
+                refuse(partition_result, error)
         if request.acks == 0:
-            _raise_failures(response)
+            raise_failures(response)
             return None
         return response
 
@@ -477,24 +428,3 @@ def _slices(topics: Iterable[TopicProduceData]) -> Iterator[list[TopicProduceDat
         cost += -(-_SLICE_COST // APPENDS_PER_SLICE_MAX)
     if some:
         yield some
-
-
-def _refuse(partition_result: PartitionProduceResponse, error: ApiError) -> None:
-    rejected = error.record_errors if isinstance(error, RecordsRejected) else ()
-    partition_result.error_code = error.code
-    partition_result.error_message = error.message
-    partition_result.record_errors = [
-        BatchIndexAndErrorMessage(batch_index=batch_index, batch_index_error_message=text)
-        for batch_index, text in rejected
-    ]
-
-
-def _raise_failures(response: ProduceResponse) -> None:
-    failures = [
-        f"{topic.name}-{partition_result.index}: {ErrorCode.of(partition_result.error_code).name}"
-        for topic in response.responses
-        for partition_result in topic.partition_responses
-        if partition_result.error_code
-    ]
-    if failures:
-        raise UnansweredRequestFailed(f"Produce with acks=0: {', '.join(failures)}")

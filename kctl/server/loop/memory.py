@@ -6,6 +6,7 @@ import asyncio
 import gc
 import sys
 from collections.abc import Callable
+from enum import Enum
 from typing import Any, NamedTuple
 
 from kctl.server.loop.tasks import in_thread
@@ -19,11 +20,12 @@ from kctl.system.operating_system import heap_trim, resident_bytes
 # hundreds of thousands of objects. So young objects are collected between iterations of the event loop too, after a
 # short time.
 #
-# A collection of the oldest objects visits all of them, about 36 objects per partition. Those that have survived two
-# collections are therefore left to a thorough collection, which is rare and waits for an idle loop, except when there
-# are many more objects than before, or much more memory: a buffer is one object of any size. Closed objects leave no
-# cycles (kctl/system/reference_cycles.py), so that this is the exception. docs/decisions/garbage-collection.md has the
-# measurements.
+# A collection of the oldest objects visits all of them, about 50 objects per partition. Those that have survived two
+# collections are therefore visited once more by a thorough collection, if they are few, and then frozen: excluded from
+# later collections. It is rare and waits for an idle loop, except when there are many more objects than before, or much
+# more memory: a buffer is one object of any size. Closed objects leave no cycles (kctl/system/reference_cycles.py), so
+# that frozen objects need a collection only if memory grows as it does with a leak: then all are visited, which stops
+# the loop. docs/decisions/garbage-collection.md has the measurements.
 #
 # Owner: event loop.
 
@@ -35,6 +37,10 @@ while thousands of logs were created.
 """
 YOUNG_INTERVAL_S = 0.005
 """The time between collections of young objects while the loop is busy.  One without objects takes about 1 us."""
+RECENT_OBJECTS_MAX = 30_000
+"""A thorough collection visits at most so many objects since the last one, which takes at most about 15 ms.  More are
+those of a start or of many new partitions, which live long: they are frozen without a collection.
+"""
 _MIDDLE_COLLECTIONS = 2
 _NEVER = 1 << 30
 CHECK_INTERVAL_S = 5.0
@@ -42,10 +48,10 @@ INTERVAL_MIN_S = 6 * 3600.0
 INTERVAL_MAX_S = 48 * 3600.0
 GROWTH_IDLE = 500_000
 """Blocks of memory (one or two for each object, of 64 bytes on average) since the last thorough collection, after which
-an idle loop collects.
+an idle loop collects the recent ones.
 """
 GROWTH_MAX = 16 * GROWTH_IDLE
-"""The same for a busy loop, which such a collection stops for a second or more."""
+"""The same for a busy loop; and for a collection of all objects, which needs twice as many as after the last one."""
 GROWTH_BYTES_IDLE = 64 << 20
 """Bytes by which the process has grown since the last thorough collection, after which an idle loop collects."""
 GROWTH_BYTES_MAX = 8 * GROWTH_BYTES_IDLE
@@ -65,6 +71,16 @@ class Memory(NamedTuple):
     """Bytes in main memory, which include buffers; 0 where the system does not tell them."""
 
 
+class Due(Enum):
+    """What a thorough collection visits."""
+
+    NOTHING = "nothing"
+    RECENT = "recent"
+    """The objects since the last one."""
+    ALL = "all"
+    """Also those that were frozen."""
+
+
 class ThoroughCollections:
     """Decides when a thorough collection is due.  Pure."""
 
@@ -74,20 +90,33 @@ class ThoroughCollections:
         self._checked_s = now_s
         self._busy_s = busy_s
         self._memory = memory
+        self._of_all = memory
+        """The memory after the last collection of all objects."""
 
-    def is_due(self, now_s: float, busy_s: float, memory: Memory) -> bool:
-        """Return whether to collect now; `busy_s` is how long the loop has been busy since its start."""
+    def due(self, now_s: float, busy_s: float, memory: Memory) -> Due:
+        """Return what to collect now; `busy_s` is how long the loop has been busy since its start."""
         elapsed_s, busy_now_s = now_s - self._checked_s, busy_s - self._busy_s
         self._checked_s, self._busy_s = now_s, busy_s
+        is_idle = busy_now_s <= elapsed_s * IDLE_SHARE
         since_s, blocks = now_s - self._last_s, memory.blocks - self._memory.blocks
         grown = memory.resident - self._memory.resident if since_s >= BYTES_INTERVAL_S else 0
-        if busy_now_s <= elapsed_s * IDLE_SHARE:
-            return since_s >= INTERVAL_MIN_S or blocks >= GROWTH_IDLE or grown >= GROWTH_BYTES_IDLE
-        return since_s >= INTERVAL_MAX_S or blocks >= GROWTH_MAX or grown >= GROWTH_BYTES_MAX
+        if is_idle:
+            is_due = since_s >= INTERVAL_MIN_S or blocks >= GROWTH_IDLE or grown >= GROWTH_BYTES_IDLE
+        else:
+            is_due = since_s >= INTERVAL_MAX_S or blocks >= GROWTH_MAX or grown >= GROWTH_BYTES_MAX
+        if not is_due:
+            return Due.NOTHING
+        before, times = self._of_all, 1 if is_idle else 2
+        is_leak = memory.blocks - before.blocks >= times * max(GROWTH_MAX, before.blocks) or (
+            memory.resident - before.resident >= times * max(GROWTH_BYTES_MAX, before.resident)
+        )
+        return Due.ALL if is_leak else Due.RECENT
 
-    def collected(self, now_s: float, memory: Memory) -> None:
+    def collected(self, now_s: float, memory: Memory, due: Due) -> None:
         """After a thorough collection: what is still there is in use."""
         self._last_s, self._memory = now_s, memory
+        if due is Due.ALL:
+            self._of_all = memory
 
 
 def freeze() -> None:
@@ -95,6 +124,13 @@ def freeze() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(YOUNG_OBJECTS, _MIDDLE_COLLECTIONS, _NEVER)
+
+
+def freeze_recent() -> None:
+    """Free cycles of the objects since the last call, if they are few, and exclude these objects from now on."""
+    if len(gc.get_objects(generation=2)) <= RECENT_OBJECTS_MAX:
+        gc.collect()
+    gc.freeze()
 
 
 def collect_young() -> None:
@@ -128,10 +164,14 @@ async def collect(busy_s: Callable[[], float], collected: Callable[[float, float
     try:
         while True:
             await asyncio.sleep(CHECK_INTERVAL_S)
-            if thorough.is_due(loop.time(), busy_s(), _memory()):
+            due = thorough.due(loop.time(), busy_s(), _memory())
+            if due is Due.ALL:
                 gc.unfreeze()
                 freeze()
-                thorough.collected(loop.time(), _memory())
+            elif due is Due.RECENT:
+                freeze_recent()
+            if due is not Due.NOTHING:
+                thorough.collected(loop.time(), _memory(), due)
     finally:
         gc.callbacks.remove(on_collection)
 

@@ -148,7 +148,7 @@ async def _commits(coordinator: GroupCoordinator, slices: Slices) -> list[GroupC
         group_id = hosted.group.group_id
         if group_id not in coordinator.hosted:
             continue
-        commits = GroupCommits(group_id, hosted.group.state.value, len(hosted.group.members))
+        commits = GroupCommits(group_id, hosted.group.state_name, hosted.group.member_count)
         async for batch in slices.of(batches(coordinator.committed_partitions(group_id), _PER_SLICE), len):
             _, offsets = coordinator.committed(group_id, batch)
             commits.offsets.update({tp: value.offset for tp, (_, value) in offsets.items() if value.offset >= 0})

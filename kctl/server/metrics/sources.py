@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from kctl.server.parts.parts import BrokerParts, Foundations
     from kctl.server.parts.session import BrokerSession
     from kctl.server.requests.recorder import RequestRecorder
+    from kctl.server.security.authorization.access import Denial
     from kctl.server.security.sasl.listeners import Channels
 
 SAMPLE_EVERY_S = 5.0
@@ -106,5 +107,7 @@ class Sources:
     sample: Callable[[], Sample]
     started_ms: int
     """When the broker began to serve, in ms since 1970."""
+    denials: Callable[[], list[tuple[Denial, int]]]
+    """What the authorizer has denied, and how often; empty without an authorizer."""
     idle_s: Callable[[], float]
     """How long the event loop has been idle since the metrics started."""

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import struct
 import weakref
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from functools import partial
 from operator import itemgetter
 from types import CoroutineType
@@ -24,6 +26,8 @@ from kctl.limits import HANDLED_AT_ONCE_BYTES_MAX, Subject, bound
 from kctl.protocol import codec, registry
 from kctl.protocol.apis.api_versions import ApiVersion, ApiVersionsResponse
 from kctl.protocol.headers import RequestHeader, decode_request_fields
+from kctl.records.compiled import walk_is_compiled
+from kctl.records.compiled.produce_frame import PlainProduce, read_plain_produce
 from kctl.server.loop.slices import held, pause, release_message
 from kctl.server.loop.tasks import in_thread
 from kctl.server.network.connections.channel import KeepsFrame, PerformedReply, Reply, ThrottledReply
@@ -41,6 +45,17 @@ COPIED_FRAME_BYTES_MAX = bound(
     "bytes",
     on_excess="the receive buffer is not used again, and is freed after the request",
 )
+
+
+PLAIN_BYTES_MAX = bound(
+    Subject.LONG_WORK,
+    "size of a Produce request that is read into flat values",
+    64 << 10,
+    "bytes",
+    on_excess="it is decoded, and its batches are checked one by one",
+)
+PLAIN_REQUESTS = "KCTL_PLAIN_REQUESTS"
+"""An environment variable for tests: `always` and `never` read requests into flat values."""
 
 
 # A reply that is encoded at the moment at which its response is known.
@@ -98,9 +113,28 @@ _OF_CONTROLLER = frozenset({4, 5, 6})
 _RESPONSE_PREFIX = struct.Struct(">ii")
 _RESPONSE_PREFIX_FLEXIBLE = struct.Struct(">iib")
 
+_PRODUCE = registry.api_named("produce").name
+_PLAIN_BYTES_MIN = 40
+"""Shorter frames have no batch."""
+_NOT_PLAIN: list[Chunk] = []
+
 Response = Any
 Handler = Callable[[Any, RequestContext], "Response | Awaitable[Response | None] | None"]
 """Takes a request; returns its response, None for no response, or an awaitable of either."""
+
+
+PlainHandler = Callable[
+    [PlainProduce, memoryview, Peer, AccessControl], "bytes | Callable[[RequestContext], Any] | None"
+]
+"""Takes a request and its frame; returns the frame of the response, which is empty for a request that has none, a
+function that makes the response, or None, if nothing was done, for a request that Handler serves.
+"""
+
+
+def uses_plain_requests() -> bool:
+    """Return whether requests are read into flat values: where this is compiled, unless PLAIN_REQUESTS says else."""
+    forced = os.environ.get(PLAIN_REQUESTS)
+    return walk_is_compiled() if forced is None else forced == "always"
 
 
 class Dispatcher:
@@ -120,18 +154,31 @@ class Dispatcher:
         self._handlers: dict[int, tuple[registry.Api, Handler, Callable[[RequestContext, Response], Reply], bool]] = {}
         """API, handler, encoder, and whether quotas apply."""
         self._long_handlers: dict[int, Handler] = {}
+        self._plain_produce: PlainHandler | None = None
         self._api_versions: list[ApiVersion] = []
         self._tasks: set[asyncio.Future[Any]] = set()
         self._long_encoding = asyncio.Lock()
 
-    def register(self, api_name: str, handler: Handler, *, for_long: Handler | None = None) -> None:
-        """Register the handler of an API, for the versions in the registry.
+    def register(
+        self, api_name: str, handler: Handler, *, for_long: Handler | None = None, served: range | None = None
+    ) -> None:
+        """Register the handler of an API, for the versions in the registry, or for others.
 
         `for_long` handles requests that are decoded in a thread, whose records are not overwritten afterwards.
         """
         api = registry.api_named(api_name)
+        if served is not None:
+            api = replace(api, served=served)
         self._handlers[api.key] = (api, handler, partial(self._encode, api), api.key not in EXEMPT_KEYS)
         self._long_handlers[api.key] = for_long or handler
+
+    def register_plain_produce(self, handler: PlainHandler) -> None:
+        """Register a handler of Produce requests that were read into flat values; Produce has another handler, too.
+
+        It is not used where reading them is interpreted, because that takes longer than it saves.
+        """
+        if uses_plain_requests():
+            self._plain_produce = handler
 
     def set_request_log(self, request_log: RequestLog | None) -> None:
         """Start logging requests; None stops it."""
@@ -148,6 +195,16 @@ class Dispatcher:
 
     def handle(self, frame: memoryview, peer: Peer) -> Reply | asyncio.Future[Reply]:
         """Return the framed response, or a future of it.  Raises MalformedRequest and UnansweredRequestFailed."""
+        if (
+            self._plain_produce is not None
+            and _PLAIN_BYTES_MIN <= len(frame) <= PLAIN_BYTES_MAX
+            and frame[1] == PRODUCE_KEY
+            and frame[0] == 0
+            and self._request_log is None
+        ):
+            plain_reply = self._produced(self._plain_produce, frame, peer)
+            if plain_reply is not _NOT_PLAIN:
+                return plain_reply
         api_key, version, correlation_id, client_id, offset = decode_request_fields(frame)
         entry = self._handlers.get(api_key)
         if entry is None:
@@ -209,6 +266,43 @@ class Dispatcher:
         if api.key not in _PRODUCE_AND_FETCH and codec.is_long_to_encode(result):
             return self._encoded_off_loop(api, context, result)
         return self._encode(api, context, result)
+
+    def _produced(self, handle: PlainHandler, frame: memoryview, peer: Peer) -> Reply | asyncio.Future[Reply]:
+        """As `handle`, for a Produce request; return _NOT_PLAIN for one that is to be decoded.
+
+        Those that are timed or count for a quota are among them.
+        """
+        request = read_plain_produce(bytes(frame))
+        if request is None:
+            return _NOT_PLAIN
+        record = None
+        if self.recorder is not None:
+            record = self.recorder.apis[_PRODUCE]
+            if record.until_timed <= 0:
+                return _NOT_PLAIN
+        quotas = self._quotas
+        if quotas.has_limits:
+            found = peer.quotas
+            if found.client_id != request[2] or found.version != quotas.version:
+                quotas.find(found, peer.principal, request[2])
+            if found.client is not None:
+                return _NOT_PLAIN
+        outcome = handle(request, frame, peer, self.access)
+        if outcome is None:
+            return _NOT_PLAIN
+        self.latest_api = _PRODUCE
+        if record is not None:
+            record.until_timed -= 1
+        if isinstance(outcome, bytes):
+            if record is not None:
+                record.versions[request[0]] += 1
+                record.successes += len(request[6]) if outcome else 1
+            return [outcome] if outcome else None
+        api, _, encode, _ = self._handlers[PRODUCE_KEY]
+        context = RequestContext(request[0], request[1], request[2], peer, self.access, api.name)
+        context.record, context.encode = record, encode
+        result = outcome(context)
+        return result if isinstance(result, WaitingReply) else self._encode(api, context, result)
 
     async def _handled_off_loop(
         self, api: registry.Api, frame: memoryview, offset: int, context: RequestContext

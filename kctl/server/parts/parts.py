@@ -11,10 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from kctl.config.broker import BrokerConfig
 from kctl.config.dynamic import ALTER_LOG_DIRS_RATE, ConfigView
 from kctl.config.listeners import control_plane_listener, inter_broker_listener
+from kctl.config.topic import TopicConfig
 from kctl.model import TRANSACTION_STATE_TOPIC, TopicPartition
 from kctl.server.cluster.configs.changes import ConfigChanges
 from kctl.server.cluster.configs.features import FinalizedFeatures
@@ -90,12 +92,17 @@ class Foundations:
 
     def log_config(self, topic: str) -> LogConfig:
         """Return the current configuration of the topic's logs."""
-        protocol_version = self.configs.current.inter_broker_protocol_version
-        return replace(LogConfig.of(self.configs.topic(topic)), allows_zstd=allows_zstd(protocol_version))
+        return _log_config(self.configs.topic(topic), self.configs.current.inter_broker_protocol_version)
 
     def unclean_topics(self, topics: Iterable[str]) -> frozenset[str]:
         """Return the topics among these with unclean.leader.election.enable."""
         return frozenset(topic for topic in topics if self.configs.topic(topic).unclean_leader_election_enable)
+
+
+@lru_cache
+def _log_config(topic: TopicConfig, protocol_version: str) -> LogConfig:
+    """Return the settings of logs: one object for all topics with these properties, because most have the same."""
+    return replace(LogConfig.of(topic), allows_zstd=allows_zstd(protocol_version))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +143,13 @@ def assemble(
     versions = inter_broker_versions(config.inter_broker_protocol_version)
     listener = inter_broker_listener(config)
     has_topic_ids = uses_topic_ids(config.inter_broker_protocol_version)
-    topics = TopicWriter(zookeeper, world.random, racks=base.metadata.racks, has_topic_ids=has_topic_ids)
+    topics = TopicWriter(
+        zookeeper,
+        world.random,
+        racks=base.metadata.racks,
+        has_topic_ids=has_topic_ids,
+        created=lambda name: controller.topic_created(name),  # noqa: PLW0108 - the controller is made later
+    )
     peers = BrokerPeers(
         broker_id,
         transport=world.transport,
@@ -181,6 +194,8 @@ def assemble(
         offsets_log=InternalLog(
             replicas, base.metadata, base.produce_purgatory, load_buffer_bytes=config.offsets_load_buffer_size
         ),
+        topics=base.metadata,
+        topic_names=lambda: base.metadata.topics,
         clock=world.clock,
         timer=base.timer,
         random=world.random,

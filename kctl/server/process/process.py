@@ -284,6 +284,7 @@ async def _serve(
     stop_with: int | None,
 ) -> None:
     loop = asyncio.get_running_loop()
+    memory.freeze()  # While thousands of logs are opened, Python would visit all of them again and again.
     host = host_of()
     stop = asyncio.Event()
     background: set[asyncio.Task[None]] = set()
@@ -301,7 +302,7 @@ async def _serve(
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         if starting.done():
             running = starting.result()
-            memory.freeze()
+            memory.freeze_recent()
             background.add(loop.create_task(memory.return_free_pages(), name="free-memory"))
             if isinstance(loop, MeasuredEventLoop):
                 loop.restart_measurements()

@@ -137,6 +137,30 @@ class ReplicaManager:
             self.flushes.request(partition.log)
         return result
 
+    def append_plain(
+        self, partition: Partition, batch: memoryview, count: int, max_timestamp: int, *, required_acks: int
+    ) -> int:
+        """As `append`, for a valid batch of a client without a producer id; return the offset of its first record.
+
+        Return -1 for a batch that `append` has to append.  Raises ApiError.
+        """
+        partition.check_leader()
+        if required_acks == -1 and len(partition.isr) < self.min_insync_replicas(partition.topic_partition.topic):
+            raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS)
+        try:
+            offset = partition.log.append_plain(
+                batch, count, max_timestamp, leader_epoch=partition.leader_epoch, now_ms=self._clock.now_ms()
+            )
+        except LogDirFailure as failure:
+            self.log_dir_failed(failure)
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR) from failure
+        if offset >= 0:
+            traffic = partition.traffic
+            traffic.messages_in += count
+            traffic.bytes_in += len(batch)
+            partition.advance_high_watermark(self._clock.monotonic_ms() if partition.followers else 0)
+        return offset
+
     def partition_moved(self, topic_partition: TopicPartition) -> None:
         """Check the requests that wait for the partition, whose log end or high watermark moved."""
         self.partitions_moved((topic_partition,))
@@ -359,7 +383,7 @@ class ReplicaManager:
 
     def _new_logs(self, request: LeaderAndIsrRequest) -> Iterable[NewLog]:
         for topic_partition, topic_id, state in _partition_states(request):
-            if topic_partition in self.partitions or self.broker_id not in state.replicas:
+            if topic_partition in self.logs.logs or self.broker_id not in state.replicas:
                 continue
             try:
                 check_partition_name(topic_partition)

@@ -1,6 +1,6 @@
 """The log cleaner: keeps the last record of each key in logs with the cleanup policy `compact`.
 
-    cleaner.next(...)       loop    return the log with the highest dirty ratio that is due, if any
+    cleaner.next(...)       loop    return the log with the highest dirty ratio that is due, if any; in steps
     cleaner.steps(log)      loop    a generator of callables; run each one in a thread, then take the next
 
 One cleaning of one log (kctl.storage.cleaning.cleaning has the work of the thread):
@@ -36,10 +36,13 @@ from kctl.storage.log.log import Log
 from kctl.storage.log_manager import LogManager
 from kctl.storage.segments.segment import Segment
 from kctl.system.environment import Random
+from kctl.system.steps import Steps
 
 _logger = logging.getLogger(__name__)
 
 _IO_BYTES_MIN = 4096
+SELECTED_PER_STEP = 100
+"""Logs that are looked at in a step, which takes 5 ms if the last entries of their time indexes are read."""
 
 
 class CleanerBuffers(NamedTuple):
@@ -95,15 +98,22 @@ class LogCleaner:
         """Return the logs that are not cleaned until the next start, with the reason."""
         return {tp: why for tp, (log, why) in self._uncleanable.items() if self._logs.get(tp) is log}
 
-    def next(self, now_ms: int) -> tuple[Log, Cleanable] | None:
-        """Return the log with the highest dirty ratio that is due and is not being cleaned; None if there is none."""
+    def next(self, now_ms: int) -> Steps[tuple[Log, Cleanable] | None]:
+        """Return the log with the highest dirty ratio that is due and is not being cleaned; None if there is none.
+
+        In steps of SELECTED_PER_STEP logs, between which logs may come and go.
+        """
         due: list[tuple[Log, Cleanable]] = []
         self.last_selection_ms = now_ms
         ratios = [0.0]
         overdue_ms = [0]
         uncleanable = self.uncleanable
-        for tp, log in self._logs.logs.items():
-            if not log.config.is_compacted or not log.log_directory.is_online:
+        compacted = [log for log in self._logs.logs.values() if log.config.is_compacted]
+        for number, log in enumerate(compacted, 1):
+            if not number % SELECTED_PER_STEP:
+                yield
+            tp = log.topic_partition
+            if not log.log_directory.is_online or not self._logs.is_current(log):
                 continue
             if tp in uncleanable or tp in self._under_way:
                 continue
@@ -120,6 +130,7 @@ class LogCleaner:
                 due.append((log, found))
         self.dirty_ratio_max = max(ratios)
         self.overdue_max_ms = max(overdue_ms)
+        due = [candidate for candidate in due if self._logs.is_current(candidate[0])]
         return max(due, key=lambda candidate: candidate[1].dirty_ratio, default=None)
 
     def cleanable(self, log: Log, now_ms: int) -> Cleanable:

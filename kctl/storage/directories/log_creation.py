@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from uuid import UUID
 
 from kctl.errors import ApiError, ErrorCode, LogDirFailure
@@ -347,5 +348,5 @@ class LogCreation:
         directory.check_present(self._files)
         return self._open(*args, log_directory=directory, **more)
 
-    def _all(self) -> list[Log]:
-        return [*self._logs.values(), *self._futures.logs.values()]
+    def _all(self) -> Iterable[Log]:
+        return chain(self._logs.values(), self._futures.logs.values())

@@ -78,6 +78,7 @@ class Log:
     __slots__ = (
         "_files",
         "_flush",
+        "_has_new_epochs",
         "_local",
         "_metadata",
         "_segments",
@@ -122,6 +123,8 @@ class Log:
         self._segments = contents.segments
         self._metadata = contents.metadata
         self._files = files
+        self._has_new_epochs = False
+        """True if epochs are not in their file: a flush writes them, and recovery finds those of later batches."""
         self._truncated_to: int | None = None
         self.watchers = Watchers()
 
@@ -235,6 +238,40 @@ class Log:
             offset = header.next_offset
         return self._append(valid, append_time, now_ms)
 
+    def append_plain(self, batch: memoryview, count: int, max_timestamp: int, *, leader_epoch: int, now_ms: int) -> int:
+        """As `append_as_leader`, for a valid batch without a producer id; return the offset of its first record.
+
+        Return -1, and change nothing, if the append would do anything else: start a segment or an epoch, or require a
+        flush.  Raises LogDirFailure.
+        """
+        flush, active, config, offset = self._flush, self._segments.active, self.config, self.log_end_offset
+        end = offset + count
+        if (
+            not active.size
+            or leader_epoch > self.leader_epochs.latest_epoch
+            or flush.unsettled_from is not None
+            or end - flush.recovery_point >= config.flush_messages
+            or should_roll(
+                active,
+                config,
+                append_size=len(batch),
+                max_timestamp=max_timestamp,
+                last_offset=end - 1,
+                now_ms=now_ms,
+            )
+        ):
+            return -1
+        _OFFSET.pack_into(batch, 0, offset)
+        _EPOCH.pack_into(batch, LEADER_EPOCH_POSITION, leader_epoch)
+        try:
+            active.append_one(batch, offset, end - 1, max_timestamp)
+        except OSError as error:
+            raise self.log_directory.fail(error) from error
+        self.producer_state.end_offset = self.log_end_offset = end
+        if self.watchers.watching:
+            self.watchers.moved()
+        return offset
+
     def new_draft(self) -> SegmentDraft:
         """Return a file for batches of more than APPENDED_INLINE_BYTES_MAX, which a thread writes before they are
         appended.
@@ -302,7 +339,7 @@ class Log:
         for header in valid.headers:
             if header.leader_epoch > epochs.latest_epoch:
                 epochs.assign(header.leader_epoch, header.base_offset)
-                self._metadata.write_epochs(self.leader_epochs.entries)
+                self._has_new_epochs = True
             if header.producer_id < 0:
                 producers.end_offset = header.next_offset
             else:
@@ -311,6 +348,8 @@ class Log:
     def _segment_for(self, valid: ValidBatches, last_offset: int, now_ms: int) -> Segment:
         headers = valid.headers
         active = self._segments.active
+        if not active.is_open:
+            active.become_active()
         if active.size == 0 and headers[0].base_offset == active.base_offset:
             return active
         if should_roll(
@@ -327,10 +366,13 @@ class Log:
         return self._segments.active
 
     def assign_epoch(self, epoch: int, start_offset: int) -> None:
-        """Start `epoch` at `start_offset`; a new leader calls this before its first append.  Raises LogDirFailure."""
+        """Start `epoch` at `start_offset`; a new leader calls this before its first append."""
         if self.leader_epochs.assign(epoch, start_offset):
-            with self.disk():
-                self._metadata.write_epochs(self.leader_epochs.entries)
+            self._has_new_epochs = True
+
+    def _write_epochs(self) -> None:
+        self._metadata.write_epochs(self.leader_epochs.entries)
+        self._has_new_epochs = False
 
     def assign_topic_id(self, topic_id: UUID) -> None:
         """Write `partition.metadata` (KIP-516) before the first append with a topic id.  Raises LogDirFailure."""
@@ -346,9 +388,8 @@ class Log:
         if topic_id is not None and self.topic_id is None:
             self._metadata.write_topic_id(topic_id)
             self.topic_id = topic_id
-        if leader_epoch is not None and topic_id in {None, self.topic_id}:  # noqa: SIM102 - the second has an effect
-            if self.leader_epochs.assign(leader_epoch, self.log_end_offset):
-                self._metadata.write_epochs(self.leader_epochs.entries)
+        if leader_epoch is not None and topic_id in {None, self.topic_id}:
+            self.assign_epoch(leader_epoch, self.log_end_offset)
 
     # Reading
 
@@ -457,6 +498,8 @@ class Log:
 
     def _plan_sync(self, files: Sequence[File], offset: int) -> FlushPlan:
         """Return a plan for these files, for the captured snapshots and for the unsynced files beside the segments."""
+        if self._has_new_epochs:
+            self._write_epochs()
         beside = [self._files.open(path) for path in self.snapshots.take_unsynced() + self._metadata.take_unsynced()]
         return FlushPlan(
             self._files,
@@ -533,7 +576,7 @@ class Log:
             if offset >= self.log_end_offset:
                 if self.leader_epochs.truncate_from_end(offset):
                     self.watchers.moved()
-                    self._metadata.write_epochs(self.leader_epochs.entries)
+                    self._write_epochs()
                 return False
             if offset < self._segments.first.base_offset:
                 self._start_over(offset)
@@ -547,7 +590,7 @@ class Log:
             self.log_start_offset = min(self.log_start_offset, offset)
             self.watchers.moved()
             if self.leader_epochs.truncate_from_end(offset):
-                self._metadata.write_epochs(self.leader_epochs.entries)
+                self._write_epochs()
             self._reload_producers(reload)
         return True
 
@@ -564,7 +607,7 @@ class Log:
         self.log_start_offset = self.log_end_offset = self._flush.recovery_point = offset
         self.watchers.moved()
         if self.leader_epochs.clear():
-            self._metadata.write_epochs(self.leader_epochs.entries)
+            self._write_epochs()
         if self.producer_state.producers:
             self._local.free_later(self.producer_state.capture())
         self.producer_state.clear(offset)

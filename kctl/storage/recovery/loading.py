@@ -19,6 +19,7 @@ from kctl.storage.directories.log_directory import DelayedRemovals, LogDirectory
 from kctl.storage.files import Files
 from kctl.storage.log.log import Log
 from kctl.storage.names import (
+    CLEAN_LOGS,
     CLEAN_SHUTDOWN,
     CLEANER_CHECKPOINT,
     DELETE_DIRECTORY_SUFFIX,
@@ -31,6 +32,7 @@ from kctl.storage.names import (
     delete_directory_name,
     parse_log_directory_name,
 )
+from kctl.storage.recovery.clean_logs import clean_log_of, parse_clean_logs
 from kctl.storage.recovery.recovery import open_log
 from kctl.system.environment import Clock, Random
 
@@ -280,9 +282,11 @@ class _Loading:
         self._take_high_watermarks(directory.read_offsets(self._files, HIGH_WATERMARK_CHECKPOINT), logs)
         if logs and not was_clean:
             _logger.info("recovering logs after unclean shutdown logs=%d dir=%s", len(logs), directory.state.path)
+        clean_logs: dict[str, bytes] = {}
         if was_clean:
             self._files.remove(marker)
-        arguments = (logs, repeat(directory), repeat(was_clean))
+            clean_logs = self._take_clean_logs(directory.path(CLEAN_LOGS))
+        arguments = (logs, repeat(directory), repeat(was_clean), repeat(clean_logs))
         opened = map(self._open, *arguments) if self._executor is None else self._executor.map(self._open, *arguments)
         report_every = max(len(logs) // 10, 100)
         for count, (loading, outcome) in enumerate(zip(logs, opened, strict=True), 1):
@@ -302,6 +306,14 @@ class _Loading:
             took_ms = self._clock.monotonic_ms() - started_ms
             _logger.info("loaded logs logs=%d dir=%s duration_ms=%d", len(logs), directory.state.path, took_ms)
 
+    def _take_clean_logs(self, path: str) -> dict[str, bytes]:
+        """Return the lines of the file by the names of their directories, and remove the file."""
+        if not self._files.exists(path):
+            return {}
+        data = self._files.read(path)
+        self._files.remove(path)
+        return parse_clean_logs(data, path)
+
     def _take_copy(self, tp: TopicPartition, copy: Log, *, was_clean: bool) -> None:
         """Add a future log; after an unclean shutdown its unsynced part may have holes and is copied again."""
         try:
@@ -320,11 +332,14 @@ class _Loading:
             if tp in here or tp not in self._loaded.high_watermarks:
                 self._loaded.high_watermarks[tp] = offset
 
-    def _open(self, log: FoundLog, directory: LogDirectoryFiles, was_clean: bool) -> Log | str:
+    def _open(
+        self, log: FoundLog, directory: LogDirectoryFiles, was_clean: bool, clean_logs: Mapping[str, bytes]
+    ) -> Log | str:
         """Open one log; return the reason if it cannot be opened.  Runs in an executor thread, changes no shared
         state.
         """
         tp = log.tp
+        line = clean_logs.get(log.name)
         try:
             return open_log(
                 tp,
@@ -338,6 +353,7 @@ class _Loading:
                 was_clean=was_clean,
                 recovery_point=directory.recovery_points.get(tp, 0),
                 log_start_offset=directory.start_offsets.get(tp, 0),
+                clean=None if line is None else clean_log_of(line),
             )
         except CorruptLog as error:
             return str(error)

@@ -43,6 +43,7 @@ from kctl.storage.names import (
     offset_file_name,
     parse_offset_file_name,
 )
+from kctl.storage.recovery.clean_logs import CleanLog, open_clean_log
 from kctl.storage.segments.batch_reader import check_crc, read_past_damage
 from kctl.storage.segments.segment import Segment
 from kctl.storage.segments.segments import SegmentList
@@ -177,15 +178,28 @@ def open_log(
     was_clean: bool = True,
     recovery_point: int = 0,
     log_start_offset: int = 0,
+    clean: CleanLog | None = None,
 ) -> Log:
-    """Open the log in `directory`, created if missing; the last three arguments are from the log directory's
-    checkpoints.
+    """Open the log in `directory`, created if missing.
 
-    Raises OSError.
+    The arguments from `was_clean` on are from the files of the log directory; `clean` is the state of the log after a
+    clean shutdown, from which it is opened if it is unchanged.  Raises OSError.
     """
     try:
-        loader = _Loader(files, directory, config, now_ms, log_start_offset)
-        contents = loader.load(was_clean=was_clean, recovery_point=recovery_point)
+        contents = None
+        if clean is not None:
+            contents = open_clean_log(
+                clean,
+                directory,
+                config,
+                files=files,
+                removals=removals,
+                now_ms=now_ms,
+                log_start_offset=log_start_offset,
+            )
+        if contents is None:
+            loader = _Loader(files, directory, config, now_ms, log_start_offset)
+            contents = loader.load(was_clean=was_clean, recovery_point=recovery_point)
     except CorruptLog as error:
         _logger.warning(
             "log is corrupt below its recovery point, recovering all segments path=%s error=%s", directory, error
@@ -290,6 +304,7 @@ class _Loader:
                 recovery_point,
                 error,
             )
+        last.become_active()
         last.become_inactive()
         segments.append(self._new_segment(recovery_point))
         return recovery_point

@@ -382,25 +382,25 @@ class SegmentIndexes:
             self._largest = self.time.last()
         return self._largest
 
-    def add(self, header: BatchHeader, position: int) -> None:
-        """Add entries for a batch appended at `position`, if they are due."""
+    def add(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
+        """Add entries for a batch of `size` bytes appended at `position`, if they are due."""
         largest = self._largest
         assert largest is not None
-        if header.max_timestamp > largest[0]:
-            largest = self._largest = (header.max_timestamp, header.last_offset)
+        if max_timestamp > largest[0]:
+            largest = self._largest = (max_timestamp, last_offset)
         if self._bytes_since_entry > self._interval_bytes and not self.offset.is_full:
-            self.offset.append(header.last_offset, position)
+            self.offset.append(last_offset, position)
             self.time.append(*largest)
             self._bytes_since_entry = 0
             self.is_full = self.offset.is_full or self.time.is_full
-        self._bytes_since_entry += header.size
+        self._bytes_since_entry += size
 
     def rebuild(self, headers: Iterable[BatchHeader]) -> None:
         """Write both from `headers` and close them, even if iterating raises."""
         self.create(preallocate=False)
         try:
             for header in headers:
-                self.add(header, header.position)
+                self.add(header.position, header.size, header.last_offset, header.max_timestamp)
         finally:
             self.close()
 

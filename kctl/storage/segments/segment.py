@@ -1,7 +1,8 @@
 """One segment of a log: a file of batches and its indexes.  Kafka's LogSegment.
 
 The last segment of a log is active: it takes appends, and its index files are preallocated.  The others are closed:
-their indexes are trimmed, and read when a look-up needs them (kctl.storage.segments.index_file).  A damaged or missing
+their indexes are trimmed, and read when a look-up needs them (kctl.storage.segments.index_file).  After a clean start
+the last one is closed too, until the first append.  A damaged or missing
 index is rebuilt from the batches, with one warning.
 
 Owner: event loop; recovery and cleaning use segments that are not in a log yet.
@@ -109,20 +110,22 @@ class Segment:
 
     __slots__ = (
         "__weakref__",
+        "_config",
         "_file",
         "_files",
         "_first_timestamp",
-        "_indexes",
+        "_has_transaction_index",
         "_last_position",
         "_last_start",
-        "_preallocate",
+        "_made_indexes",
+        "_made_transaction_index",
         "base_offset",
         "created_ms",
         "directory",
+        "is_open",
         "roll_jitter_ms",
         "size",
         "suffix",
-        "transaction_index",
     )
 
     def __init__(
@@ -147,13 +150,12 @@ class Segment:
         self.created_ms = created_ms
         self.roll_jitter_ms = roll_jitter_ms
         self._file: File | None = None
-        self._preallocate = config.preallocate
-        self._indexes = SegmentIndexes(
-            files, self.path(INDEX_SUFFIX), self.path(TIME_INDEX_SUFFIX), base_offset=base_offset, config=config
-        )
-        self.transaction_index = TransactionIndex(
-            files, self.path(TRANSACTION_INDEX_SUFFIX), exists=has_transaction_index
-        )
+        self._config = config
+        self.is_open = False
+        """True if the segment can take appends: its indexes are loaded and preallocated."""
+        self._made_indexes: SegmentIndexes | None = None
+        self._has_transaction_index = has_transaction_index
+        self._made_transaction_index: TransactionIndex | None = None
         self._first_timestamp: int | None = None
         self._last_start = base_offset
         self._last_position = -1
@@ -191,6 +193,7 @@ class Segment:
         OPEN_SEGMENTS.opened(segment, file)
         segment._indexes.create(preallocate=not suffix)
         segment.transaction_index.clear()
+        segment.is_open = True
         return segment
 
     def path(self, kind: str) -> str:
@@ -205,6 +208,30 @@ class Segment:
             file = self._file = self._files.open(self.path(LOG_SUFFIX))
             OPEN_SEGMENTS.opened(self, file)
         return file
+
+    @property
+    def _indexes(self) -> SegmentIndexes:
+        """Both indexes, made when they are first used: most segments of a broker with many partitions are idle."""
+        made = self._made_indexes
+        if made is None:
+            made = self._made_indexes = SegmentIndexes(
+                self._files,
+                self.path(INDEX_SUFFIX),
+                self.path(TIME_INDEX_SUFFIX),
+                base_offset=self.base_offset,
+                config=self._config,
+            )
+        return made
+
+    @property
+    def transaction_index(self) -> TransactionIndex:
+        """The aborted transactions, made when they are first used."""
+        made = self._made_transaction_index
+        if made is None:
+            made = self._made_transaction_index = TransactionIndex(
+                self._files, self.path(TRANSACTION_INDEX_SUFFIX), exists=self._has_transaction_index
+            )
+        return made
 
     @property
     def indexes(self) -> SegmentIndexes:
@@ -252,6 +279,8 @@ class Segment:
 
         A draft has them already: it becomes the file of this segment, which is empty.
         """
+        if not self.is_open:
+            self.become_active()
         start = self.size
         if draft is None:
             self.file.write_at(start, buffer)
@@ -261,12 +290,20 @@ class Segment:
             draft.become(self.path(LOG_SUFFIX), buffer)
         indexes = self._indexes
         for header in headers:
-            indexes.add(header, start + header.position)
+            indexes.add(start + header.position, header.size, header.last_offset, header.max_timestamp)
         if self._first_timestamp is None and start == 0:
             self._first_timestamp = headers[0].max_timestamp
         last = headers[-1]
         self._last_start, self._last_position = last.base_offset, start + last.position
         self.size = start + len(buffer)
+
+    def append_one(self, batch: memoryview, first_offset: int, last_offset: int, max_timestamp: int) -> None:
+        """As `append`, for one batch, of which these values are known; the segment is not empty."""
+        start, size = self.size, len(batch)
+        self.file.write_at(start, batch)
+        self._indexes.add(start, size, last_offset, max_timestamp)
+        self._last_start, self._last_position = first_offset, start
+        self.size = start + size
 
     def locate(self, offset: int) -> BatchHeader | None:
         """Return the first batch that ends at or after `offset`; None if all end before it.
@@ -393,18 +430,23 @@ class Segment:
         """Trim the files after the last append; return True if the time index got a final entry, which must be
         synced.
         """
+        if not self.is_open:
+            return False
+        self.is_open = False
         has_closing_entry = self._indexes.close()
-        if self._preallocate:
+        if self._config.preallocate:
             self.file.truncate(self.size)
         return has_closing_entry
 
     def become_active(self) -> None:
         """Load the indexes and preallocate their files, before appends."""
         self.indexes.open_for_appends()
+        self.is_open = True
 
     def unload_indexes(self) -> None:
         """Free the memory of the indexes; not for the active segment."""
-        self._indexes.unload()
+        if self._made_indexes is not None:
+            self._made_indexes.unload()
 
     def files_to_sync(self) -> list[File]:
         """Return all files that must be synced before the recovery point may pass the segment, opened.
@@ -443,8 +485,10 @@ class Segment:
         self._update_indexes()
 
     def _update_indexes(self) -> None:
-        self._indexes.renamed(self.path(INDEX_SUFFIX), self.path(TIME_INDEX_SUFFIX))
-        self.transaction_index.path = self.path(TRANSACTION_INDEX_SUFFIX)
+        if self._made_indexes is not None:
+            self._made_indexes.renamed(self.path(INDEX_SUFFIX), self.path(TIME_INDEX_SUFFIX))
+        if self._made_transaction_index is not None:
+            self._made_transaction_index.path = self.path(TRANSACTION_INDEX_SUFFIX)
 
     def mark_deleted(self) -> list[str]:
         """Rename the files to `.deleted`, the batches first, so that a crash leaves no batches without indexes."""

@@ -199,7 +199,7 @@ class ProducerSnapshots:
                 break
             try:
                 state.load(parse_snapshot(self._files.read(self.path(offset)), self.path(offset)), offset)
-            except CorruptLog as error:
+            except (CorruptLog, FileNotFoundError) as error:
                 _logger.warning(
                     "cannot read producer snapshot, removing it and using an older one path=%s error=%s",
                     self._directory,

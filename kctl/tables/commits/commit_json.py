@@ -10,7 +10,7 @@ from uuid import UUID
 from kctl.client.consuming.positions import NO_EPOCH
 from kctl.client.consuming.positions import Position as History
 from kctl.model import TopicPartition
-from kctl.tables.exec.outcome import FileOutcome, PartOutcome, WrittenFile
+from kctl.tables.exec.outcome import FileOutcome, MisfitCount, PartOutcome, WrittenFile
 from kctl.tables.exec.reading.histories import UNKNOWN_HISTORY, history_of
 from kctl.tables.exec.schema.column_types import (
     VARIANT,
@@ -223,6 +223,7 @@ def commit_to_json(
         "lost": _lost_to_json(plan, outcomes),
         **({"unreadable": unreadable} if (unreadable := unreadable_to_json(outcomes.values())) else {}),
         **({"filtered": filtered} if (filtered := _filtered_to_json(plan, outcomes)) else {}),
+        **({"misfits": misfits} if (misfits := misfits_to_json(outcomes.values())) else {}),
         **_after_to_json(after),
         **({"columns": _held_to_json(after)} if is_typed else {}),
         **(_letters_of(after, letters) if is_typed or after.dead_letters != NO_PATHS else {}),
@@ -335,6 +336,15 @@ def unreadable_to_json(outcomes: Iterable[FileOutcome]) -> list[dict[str, Any]]:
         for outcome in outcomes
         for range_ in outcome.unreadable
     ]
+
+
+def misfits_to_json(outcomes: Iterable[FileOutcome]) -> list[dict[str, Any]]:
+    """Return the values that are in columns of the rest, by column; there are at most MISFITS_MAX and one."""
+    count = MisfitCount()
+    for outcome in outcomes:
+        for misfit in outcome.misfits:
+            count.add(misfit)
+    return [misfit._asdict() for misfit in count.misfits]
 
 
 def _filtered_to_json(plan: Plan, outcomes: Mapping[str, FileOutcome]) -> dict[str, int]:

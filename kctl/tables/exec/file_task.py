@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from kctl.client.settings import ClientSettings
 from kctl.errors import KctlError
 from kctl.model import TopicPartition
-from kctl.tables.exec.outcome import PartOutcome, Unreadable, WrittenFile
+from kctl.tables.exec.outcome import Misfit, PartOutcome, Unreadable, WrittenFile
 from kctl.tables.exec.reading.fetch import OffsetRange
 from kctl.tables.exec.schema.column_types import Columns
 from kctl.tables.exec.selection.partitioning import Partitioning, Values
@@ -99,6 +99,7 @@ class FileList(NamedTuple):
     parts: tuple[PartOutcome, ...]
     dead_letters: WrittenFile | None
     unreadable: tuple[Unreadable, ...] = ()
+    misfits: tuple[Misfit, ...] = ()
 
 
 def read_list(files: Files, path: str, identity: str) -> FileList | None:
@@ -117,6 +118,7 @@ def read_list(files: Files, path: str, identity: str) -> FileList | None:
         tuple(PartOutcome(**part) for part in document["parts"]),
         WrittenFile(*letters) if letters else None,
         tuple(Unreadable(TopicPartition(*stored[:2]), *stored[2:]) for stored in document.get("unreadable", ())),
+        tuple(Misfit(*stored) for stored in document.get("misfits", ())),
     )
 
 
@@ -130,6 +132,7 @@ def claim(files: Files, path: str, identity: str, own: FileList) -> FileList:
         "parts": [part._asdict() for part in own.parts],
         "dead_letters": own.dead_letters[:3] if own.dead_letters else None,
         "unreadable": [[*range_.tp, *range_[1:]] for range_ in own.unreadable],
+        "misfits": own.misfits,
     }
     if files.create(_list_path(path), json.dumps(document).encode()):
         return own

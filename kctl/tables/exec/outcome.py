@@ -24,6 +24,10 @@ class BadRecords(KctlError):
     """A record cannot be decoded, and --on-bad-record is fail; exit status 3."""
 
 
+class TooManyMisfits(KctlError):
+    """More values than --max-misfits have another type than their column; exit status 3."""
+
+
 class Failure(StrEnum):
     """Why a task has no result."""
 
@@ -51,6 +55,46 @@ class Unreadable(NamedTuple):
     size: int | None
     """Bytes of the batches; None if their size cannot be told either."""
     reason: str
+
+
+class Misfit(NamedTuple):
+    """Values of JSON that are in the column of the rest, because they have another type than their column, or none."""
+
+    topic: str
+    column: str
+    """As value.items[].price."""
+    type: str
+    """Of the column; empty if there is none for these values."""
+    values: int
+    partition: int
+    offset: int
+    """Of the first record that has one; the partition and offset are those of one task, so that others may be older."""
+
+
+MISFITS_MAX = 100
+"""Columns that the result of a task names; the others are one."""
+OTHER_COLUMNS = "other columns"
+
+
+class MisfitCount:
+    """Counts misfits by column."""
+
+    def __init__(self) -> None:
+        self._by_column: dict[tuple[str, str, str], Misfit] = {}
+
+    def add(self, misfit: Misfit) -> None:
+        """Add values; the first record of a column is the one that was added first."""
+        column = misfit[:3]
+        if column not in self._by_column and len(self._by_column) >= MISFITS_MAX:
+            misfit = misfit._replace(column=OTHER_COLUMNS, type="")
+            column = misfit[:3]
+        before = self._by_column.get(column)
+        self._by_column[column] = before._replace(values=before.values + misfit.values) if before else misfit
+
+    @property
+    def misfits(self) -> tuple[Misfit, ...]:
+        """The counts, in the order in which their columns were added."""
+        return tuple(self._by_column.values())
 
 
 UNREADABLE_RANGES_MAX = 1_000
@@ -117,6 +161,7 @@ class FileOutcome:
     """The ranges because of which the task failed; empty if that has another reason, such as a full disk."""
     unreadable: tuple[Unreadable, ...] = ()
     """At most UNREADABLE_RANGES_MAX."""
+    misfits: tuple[Misfit, ...] = ()
 
     @property
     def records(self) -> int:

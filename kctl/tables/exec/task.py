@@ -34,6 +34,8 @@ from kctl.tables.exec.outcome import (
     DataLoss,
     Failure,
     FileOutcome,
+    Misfit,
+    MisfitCount,
     PartOutcome,
     RangeFailure,
     Unreadable,
@@ -55,6 +57,8 @@ COLUMNS_KEY = "kctl.columns"
 """How keys and values were decoded; absent if they were not."""
 PARTS_KEY = "kctl.parts"
 """[records, lost, bad, filtered, bytes_in, unreadable] of each range; earlier files lack the last ones or the entry."""
+MISFITS_KEY = "kctl.misfits"
+"""[topic, column, type, values, partition, offset] of values in columns of the rest; absent if there are none."""
 UNREADABLE_KEY = "kctl.unreadable"
 """[topic, partition, start, end, size, reason] of offsets that were left out; absent if there are none."""
 
@@ -154,6 +158,7 @@ def _find_finished(task: FileTask, files: Files) -> FileOutcome | None:
             Unreadable(TopicPartition(*stored[:2]), *stored[2:])
             for stored in json.loads(metadata.get(UNREADABLE_KEY, "[]"))
         ),
+        misfits=tuple(Misfit(*stored) for stored in json.loads(metadata.get(MISFITS_KEY, "[]"))),
     )
 
 
@@ -175,6 +180,7 @@ def _find_listed(task: FileTask, files: Files) -> FileOutcome | None:
         dead_letters=listed.dead_letters,
         is_reused=True,
         unreadable=listed.unreadable,
+        misfits=listed.misfits,
     )
 
 
@@ -210,7 +216,7 @@ def _write(
             letters.abandon()
             return FileOutcome(failure=failed[0].failure, message=failed[0].message, failed=tuple(failed))
         unreadable = tuple(copy.unreadable.ranges)
-        own = FileList(outputs.listed(), tuple(copy.parts), letters.publish(), unreadable)
+        own = FileList(outputs.listed(), tuple(copy.parts), letters.publish(), unreadable, copy.misfits.misfits)
         claimed = claim(files, task.path, task.identity, own) if task.has_list else own
         written, are_first = outputs.finish(
             {
@@ -226,6 +232,7 @@ def _write(
                     if unreadable
                     else {}
                 ),
+                **({MISFITS_KEY: json.dumps(claimed.misfits)} if claimed.misfits else {}),
             },
             claimed.files,
         )
@@ -244,6 +251,7 @@ def _write(
         reasons=dict(letters.reasons),
         message="; ".join(copy.losses),
         unreadable=claimed.unreadable,
+        misfits=claimed.misfits,
     )
 
 
@@ -291,6 +299,7 @@ class _Copy:
         self.losses: list[str] = []
         """Reasons of missing offsets, if the task may skip them."""
         self.unreadable = LeftOut()
+        self.misfits = MisfitCount()
         self._task = task
         self._outputs = outputs
         self._letters = letters
@@ -395,9 +404,13 @@ class _Copy:
         """
         if self._decoder is None:
             return batch
-        fitting, misfits = self._decoder.decode(batch)
-        if misfits is not None:
-            self._refuse(range_, misfits)
+        fitting, bad, misplaced = self._decoder.decode(batch)
+        if bad is not None:
+            self._refuse(range_, bad)
+        topic, partition = range_.tp
+        for (column, wanted), (count, first) in misplaced.items():
+            offset = batch.column("offset")[first].as_py()
+            self.misfits.add(Misfit(topic, column, wanted, count, partition, offset))
         return fitting
 
     def _refuse(self, range_: OffsetRange, misfits: pa.RecordBatch) -> None:

@@ -251,7 +251,7 @@ def _found(outcomes: Outcomes[OffsetAt]) -> dict[TopicPartition, OffsetAt]:
 
 
 def _decoded(decoder: BatchDecoder, tp: TopicPartition, batch: pa.RecordBatch) -> pa.RecordBatch:
-    fitting, misfits = decoder.decode(batch)
+    fitting, misfits, _ = decoder.decode(batch)
     if misfits is not None:
         raise BadRecords(first_bad(tp, misfits))
     columns = [_for_spark(column) for column in fitting.columns]

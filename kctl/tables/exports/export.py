@@ -28,7 +28,7 @@ from kctl.tables.engines.engine import StartEngine, require_engine, start_engine
 from kctl.tables.engines.job import JobProgress, TaskRunner, check_outcomes, failed_ranges, tasks_of
 from kctl.tables.engines.session import SparkSettings
 from kctl.tables.exec.file_task import FileTask, is_finished
-from kctl.tables.exec.outcome import BadRecords, DataLoss, FileOutcome, Unreadable
+from kctl.tables.exec.outcome import BadRecords, DataLoss, FileOutcome, Misfit, TooManyMisfits, Unreadable
 from kctl.tables.exec.schema.column_types import Columns
 from kctl.tables.exec.targets.files import Files
 from kctl.tables.exec.targets.target import open_files
@@ -407,6 +407,7 @@ class Exporter:
                 self._uncommitted = plan, outcomes
                 return positions
         left = _paths_of(outcomes[path] for path in plan.shares().keys() - finished.shares().keys())
+        self._check_misfits(outcomes.values())
         committed, after = self._commit(finished, outcomes, positions, left)
         outcomes = {path: outcomes[path] for path in committed.shares()}
         self._report.warnings += sorted({outcome.message for outcome in outcomes.values() if outcome.message})
@@ -417,6 +418,16 @@ class Exporter:
         self._log.remove_unfinished(committed.topics)
         self._report.batches.append(FinishedBatch(plan=committed, outcomes=outcomes, origin=origin))
         return after
+
+    def _check_misfits(self, outcomes: Iterable[FileOutcome]) -> None:
+        """Raise TooManyMisfits before a batch with more than --max-misfits is committed."""
+        misfits = [misfit for outcome in outcomes for misfit in outcome.misfits if misfit.type]
+        count = sum(misfit.values for misfit in misfits)
+        if self._request.misfits_max is not None and count > self._request.misfits_max:
+            raise TooManyMisfits(
+                f"{counted(count, 'value')} of the batch cannot be in their columns, more than --max-misfits "
+                f"{self._request.misfits_max}: {misfit_text(misfits[0])}"
+            )
 
     def _commit(
         self, plan: Plan, outcomes: Mapping[str, FileOutcome], positions: Positions, left: Collection[str]
@@ -529,6 +540,15 @@ def merged_errors(errors: Collection[KctlError]) -> KctlError:
     """Return the first error, of the most severe kind, with the number of the others."""
     first = next((error for error in errors if not isinstance(error, (DataLoss, BadRecords))), next(iter(errors)))
     return first if len(errors) == 1 else type(first)(f"{first} (and {len(errors) - 1} more)")
+
+
+def misfit_text(misfit: Misfit) -> str:
+    """Return a text about the values of a column that are in the rest."""
+    rest = f"{misfit.column.partition('.')[0]}_rest"
+    why = f"not {misfit.type}" if misfit.type else "without a column"
+    values = counted(misfit.values, f"value of {misfit.column} is", f"values of {misfit.column} are")
+    first = f"{TopicPartition(misfit.topic, misfit.partition)} at offset {misfit.offset}"
+    return f"{values} {why}, and in {rest}: the first is in {first}"
 
 
 def unreadable_text(found: Unreadable) -> str:

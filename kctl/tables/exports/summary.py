@@ -13,7 +13,7 @@ from kctl.output.table import JSON_ONLY, Column, nonzero
 from kctl.tables.commits.commit_json import parts_of
 from kctl.tables.engines.engine import size_text
 from kctl.tables.engines.session import SparkSettings
-from kctl.tables.exec.outcome import REASONS_MAX, PartOutcome
+from kctl.tables.exec.outcome import REASONS_MAX, Misfit, MisfitCount, PartOutcome
 from kctl.tables.exec.schema.column_types import STRING, Format, leaves
 from kctl.tables.exports.export import ExportReport, FinishedBatch
 from kctl.tables.plans.plan import PartitionRange, Plan
@@ -57,6 +57,17 @@ class FailedTopic(NamedTuple):
     message: str
 
 
+class MisfitRow(NamedTuple):
+    """Values that are not in the column `column`, but in the rest."""
+
+    topic: str
+    column: str
+    type: Annotated[str | None, "The type of the column, which the values do not have; null if there is no column."]
+    values: int
+    partition: Annotated[int, "Of an example, as is `offset`."]
+    offset: int
+
+
 class ColumnRow(NamedTuple):
     """A column that keys or values are decoded to: `value.items[].price`, `double`."""
 
@@ -83,6 +94,10 @@ class ExportSummary(NamedTuple):
     filtered: Annotated[int, "Records for which --where is not true."]
     unreadable: Annotated[int, "Offsets of corrupt batches that were left out; `warnings` names them."]
     bad_reasons: Mapping[str, int]
+    misfits: Annotated[
+        list[MisfitRow],
+        "Values of JSON that are in value_rest or key_rest, by column; of at most 101 columns per task.",
+    ]
     files: int
     records_per_second: int | None
     seconds: Mapping[str, float]
@@ -157,6 +172,9 @@ def document(
         filtered=sum(row.filtered or 0 for row in rows),
         unreadable=sum(row.unreadable or 0 for row in rows),
         bad_reasons=bad_reasons(report) if report else {},
+        misfits=[MisfitRow(*misfit)._replace(type=misfit.type or None) for misfit in misfits_of(report)]
+        if report
+        else [],
         files=file_count(report) if report else plan.file_count if plan else 0,
         records_per_second=round(records / seconds["run"]) if seconds.get("run") else None,
         seconds=seconds,
@@ -192,6 +210,16 @@ def bad_reasons(report: ExportReport) -> dict[str, int]:
         for outcome in batch.outcomes.values():
             found.update(outcome.reasons)
     return dict(found.most_common(REASONS_MAX))
+
+
+def misfits_of(report: ExportReport) -> tuple[Misfit, ...]:
+    """Return the values in columns of the rest, by column."""
+    count = MisfitCount()
+    for batch in report.batches:
+        for outcome in batch.outcomes.values():
+            for misfit in outcome.misfits:
+                count.add(misfit)
+    return count.misfits
 
 
 def file_count(report: ExportReport) -> int:
@@ -249,4 +277,6 @@ def sentence(rows: list[RangeRow], report: ExportReport) -> str:
     seconds = sum(report.seconds.values())
     numbers = ", ".join(str(batch) for batch in sorted({row.batch for row in rows}))
     written = f"{counted(records, 'record')} in {counted(files, 'file')} ({size_text(bytes_out)})"
-    return f"{written}, {seconds:.1f} s, batch {numbers}"
+    bad = sum(row.bad or 0 for row in rows)
+    letters = f", {counted(bad, 'record')} in _dead_letters" if bad else ""
+    return f"{written}{letters}, {seconds:.1f} s, batch {numbers}"

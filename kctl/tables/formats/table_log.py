@@ -24,7 +24,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from kctl.tables.commits import layout
-from kctl.tables.commits.commit_json import parts_of, unreadable_to_json
+from kctl.tables.commits.commit_json import misfits_to_json, parts_of, unreadable_to_json
 from kctl.tables.commits.commit_log import BrokenExportFolder, LostRace
 from kctl.tables.commits.inventory import DamagedFile, Inventory
 from kctl.tables.commits.layout import LayoutMark, unmarked_files
@@ -49,6 +49,7 @@ from kctl.tables.plans.plan import FileOptions, HeldColumns, Plan, Positions, To
 
 COMMIT_ATTEMPTS = 10
 """Other programs may commit to a table at the same time, for example to compact it."""
+MISFITS = "kctl.misfits"
 UNREADABLE = "kctl.unreadable"
 """The property of a commit with the offsets that were left out because their batches are corrupt, as JSON."""
 UNREADABLE_LISTED_MAX = 100
@@ -390,6 +391,7 @@ class TableLog:
         filtered = sum(part.filtered for _, parts in results for part in parts)
         letters = [letter_file for path in paths if (letter_file := outcomes[path].dead_letters)]
         unreadable = unreadable_to_json(outcomes[path] for path in paths)
+        misfits = misfits_to_json(outcomes[path] for path in paths)
         prefix = f"{directory}/" if directory else ""
         return TableCommit(
             batch=plan.batch,
@@ -414,6 +416,7 @@ class TableLog:
                 LOST: str(lost),
                 "kctl.filtered-records": str(filtered),
                 **({UNREADABLE: json.dumps(unreadable[:UNREADABLE_LISTED_MAX])} if unreadable else {}),
+                **({MISFITS: json.dumps(misfits)} if misfits else {}),
                 "kctl.topics": ",".join(topic for topic in plan.topics if topic in topics),
             },
             dead_letters=[letter_file.path for letter_file in letters],

@@ -33,6 +33,8 @@ class ExportRequest:
     table: TableOptions = field(default_factory=TableOptions)
     decoding: DecodingOptions = field(default_factory=DecodingOptions)
     registry: RegistrySettings | None = None
+    misfits_max: int | None = None
+    """How many values of a batch may have another type than their column; None: any number."""
     dead_letter_topic: str = ""
     """The topic that gets the dead letters too; empty: none."""
 

@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Annotated, Any, NamedTuple
 
 from kctl.limits import EXPORT_COLUMN_DEPTH_MAX, Subject, bound
-from kctl.tables.exec.schema.json_fields import NotJson, parse
+from kctl.tables.exec.schema.json_text import NotJson, parse
 
 PROFILE_SAMPLED_VALUE_BYTES_MAX = bound(
     Subject.EXPORTS,

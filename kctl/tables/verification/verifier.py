@@ -336,7 +336,7 @@ class Verifier:
         if self._topic.decoder is None:
             yield records
             return
-        fitting, misfits = self._topic.decoder.decode(records)
+        fitting, misfits, _ = self._topic.decoder.decode(records)
         yield fitting
         if misfits is not None:
             yield misfits

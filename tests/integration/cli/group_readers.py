@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.peers import probe
+from tests.peers.forked_kctl import forked_kctl
 
 if TYPE_CHECKING:
     from tests.integration.cli.conftest import Kctl
@@ -28,13 +27,13 @@ class Reader:
     ) -> None:
         self.out = out
         self.err = out.with_suffix(".err")
-        command = [sys.executable, "-m", "kctl", "consume", topic, "--group", topic, "--follow", "--format", "jsonl"]
-        command += ["--command-config", str(config)] if config else []
-        command += ["--assignor", assignor] if assignor else []
-        with out.open("wb") as stdout, self.err.open("wb") as stderr:
-            self.process = subprocess.Popen(
-                command, stdout=stdout, stderr=stderr, cwd=ROOT, env=os.environ | {"KCTL_BOOTSTRAP_SERVER": bootstrap}
-            )
+        words = ["consume", topic, "--group", topic, "--follow", "--format", "jsonl"]
+        words += ["--command-config", str(config)] if config else []
+        words += ["--assignor", assignor] if assignor else []
+        with open(os.devnull, "rb") as nothing, out.open("wb") as stdout, self.err.open("wb") as stderr:
+            streams = [nothing.fileno(), stdout.fileno(), stderr.fileno()]
+            environment = os.environ | {"KCTL_BOOTSTRAP_SERVER": bootstrap}
+            self.process = forked_kctl().start(words, streams=streams, environment=environment)
 
     @property
     def records(self) -> list[dict[str, Any]]:

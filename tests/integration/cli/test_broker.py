@@ -14,23 +14,14 @@ import pytest
 
 from tests.integration.cli.conftest import Kctl, command_line, process
 from tests.integration.cli.group_readers import ROOT
-from tests.peers.ran import Ran
 
 SECRET = "correct horse = battery\\staple"
 
 
 @pytest.fixture
 def kctl(tmp_path: Path) -> Iterator[Kctl]:
-    """`kctl` whose brokers have their data in this test's folder and are stopped with it.
-
-    A start is a process of its own, as users start it; commands about a broker are forked.
-    """
-    environment = {"XDG_DATA_HOME": str(tmp_path)}
-    start, manage = process(environment), command_line(environment)
-
-    def run(line: str) -> Ran:
-        return (start if line.startswith("broker start") else manage)(line)
-
+    """`kctl` whose brokers have their data in this test's folder and are stopped with it."""
+    run = command_line({"XDG_DATA_HOME": str(tmp_path)})
     yield run
     run("broker stop")
 
@@ -41,9 +32,9 @@ def status_of(kctl: Kctl) -> dict[str, Any]:
     return row
 
 
-def test_background_broker_runs_until_it_is_stopped(kctl: Kctl) -> None:
+def test_background_broker_runs_until_it_is_stopped(kctl: Kctl, tmp_path: Path) -> None:
     assert kctl("broker status").status == 3
-    started = kctl("broker start --port 0 --detach")
+    started = process({"XDG_DATA_HOME": str(tmp_path)})("broker start --port 0 --detach")
     assert (started.status, started.out) == (0, "")
     status = status_of(kctl)
     assert status["state"] == "serving"

@@ -6,12 +6,12 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from typing import Any
 
 from tests.integration.cli.conftest import ON_OURS, Kctl
 from tests.integration.cli.group_readers import ROOT, TIMEOUT_S
 from tests.peers import probe
+from tests.peers.forked_kctl import program
 from tests.peers.markers import wait_for_markers
 
 RECORDS = 3_000
@@ -76,7 +76,7 @@ def test_an_interrupted_copy_is_continued_exactly_once(kctl: Kctl, topic: str, b
     group = f"{topic}-readers"
     assert kctl(f"groups reset-offsets {group} --topic {topic} --to-offset {GROUP_OFFSET} --yes").status == 0
     words = ["copy", topic, target, "--resume-group", target, "--transactional-id", target, "--groups", group]
-    command = [sys.executable, "-m", "kctl", *words, "--rate", "40k"]
+    command = [*program(), *words, "--rate", "40k"]
     environment = os.environ | {"KCTL_BOOTSTRAP_SERVER": bootstrap}
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT, env=environment) as slow:
         probe.wait_until(lambda: bool(records_of(kctl, target)), what="committed records", timeout_s=TIMEOUT_S)

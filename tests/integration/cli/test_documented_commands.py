@@ -16,6 +16,7 @@ from typing import NamedTuple
 import pytest
 
 from docs.terminal_pictures import README_PICTURE, first_steps
+from tests.peers.forked_kctl import write_program
 
 ROOT = Path(__file__).parents[3]
 TIMEOUT_S = 240
@@ -64,7 +65,7 @@ def run(example: Example, folder: Path) -> str:
     stop = "trap '(kctl broker stop; kctl cluster stop) >/dev/null 2>&1 || true' EXIT"
     environment = {
         "HOME": str(folder),
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}:/usr/sbin:/sbin",
+        "PATH": f"{write_program(folder / 'bin')}:{Path(sys.executable).parent}:{os.environ['PATH']}:/usr/sbin:/sbin",
         "LANG": "C.UTF-8",
     }
     ran = subprocess.run(

@@ -55,13 +55,13 @@ def test_reading_tools_return_the_rows_of_the_commands(bootstrap: str, kctl: Kct
         offered = (await session.list_tools()).tools
         assert sorted(tool.name for tool in offered) == sorted(tools(allow_writes=False, has_roots=False))
         assert all(tool.annotations and tool.annotations.read_only_hint for tool in offered)
-        found = await call(session, "consume", topic=topic, where='value == "two"')
+        found = await call(session, "consume", topics=[topic], where='value == "two"')
         assert [row["value"] for row in found["rows"]] == ["two"]
         found = await call(session, "topics_describe", names=[topic])
         assert found["rows"] == kctl(f"topics describe {topic} --format json").document
         found = await call(session, "topics_describe", names=["--command-config=/etc/passwd"])
         assert found["status"] == 1
-        assert "messages" in await call(session, "consume", topic=topic, bootstrap_server="127.0.0.1:1")
+        assert "messages" in await call(session, "consume", topics=[topic], bootstrap_server="127.0.0.1:1")
         assert "no such tool" in (await call(session, "topics_delete", names=[topic]))["messages"]
         assert "without --allow-root" in (await call(session, "tables_status", targets=["/etc"]))["messages"]
 

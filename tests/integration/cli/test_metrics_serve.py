@@ -7,7 +7,6 @@ import json
 import shutil
 import socket
 import subprocess
-import sys
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -23,6 +22,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from kctl.output.log_folding import LOG_LINES_OF_EVENT_MAX
 from tests.integration.cli.conftest import ON_OURS, command_line
 from tests.peers import probe
+from tests.peers.forked_kctl import program
 from tests.peers.process import Process
 
 TIMEOUT_S = 60
@@ -98,7 +98,7 @@ def exporter(bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         consumer.commit(offsets=[TopicPartition("exported", 0, 4)], asynchronous=False)
         consumer.close()
     port = probe.free_port()
-    command = [sys.executable, "-m", "kctl", "metrics", "serve", "--port", str(port), "--cache", "200ms"]
+    command = [*program(), "metrics", "serve", "--port", str(port), "--cache", "200ms"]
     log = tmp_path_factory.mktemp("exporter") / "output"
     with Process("exporter", [*command, "--bootstrap-server", bootstrap], log=log) as process:
         process.wait_until(lambda: probe.accepts(f"127.0.0.1:{port}"), timeout_s=TIMEOUT_S)
@@ -210,7 +210,7 @@ def test_health_and_readiness_respond_ok(exporter: Exporter) -> None:
 
 def test_a_cluster_that_cannot_be_reached_is_status_503_with_the_reason(tmp_path: Path) -> None:
     port, nobody = probe.free_port(), probe.free_port()
-    command = [sys.executable, "-m", "kctl", "metrics", "serve", "--port", str(port), "--timeout", "1s"]
+    command = [*program(), "metrics", "serve", "--port", str(port), "--timeout", "1s"]
     with Process(
         "exporter", [*command, "--bootstrap-server", f"127.0.0.1:{nobody}"], log=tmp_path / "output"
     ) as process:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.integration.cli.conftest import ON_OURS, Kctl
 from tests.integration.cli.group_readers import TIMEOUT_S
+from tests.peers.forked_kctl import program
 
 CLIENTS = ("librdkafka", "kctl")
 EACH_CLIENT = pytest.mark.parametrize("client", CLIENTS)
@@ -51,7 +51,7 @@ def test_round_trips_are_measured(kctl: Kctl, topic: str, client: str) -> None:
 def test_interrupted_run_shows_what_was_measured(bootstrap: str, kctl: Kctl, topic: str, client: str) -> None:
     line = f"perf produce {topic} --duration 600s --throughput 500 --interval 100ms --format jsonl --client {client}"
     for number, status in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
-        command = [sys.executable, "-m", "kctl", *line.split(), "--yes", "--bootstrap-server", bootstrap]
+        command = [*program(), *line.split(), "--yes", "--bootstrap-server", bootstrap]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
             assert running.stdout is not None
             first = next(row for row in map(json.loads, running.stdout) if row["records"])

@@ -46,6 +46,12 @@ def replicas(operate: Kctl, topic: str) -> list[int]:
     return found
 
 
+def holders(operate: Kctl) -> set[int]:
+    """The brokers that have a replica of any partition."""
+    topics = operate("topics describe --format json").document
+    return {broker for topic in topics for partition in topic["partitions"] for broker in partition["replicas"]}
+
+
 def test_throttled_move_restores_the_previous_settings(operate: Kctl) -> None:
     topic = filled(operate, "moved", "0:1,1:2", kilobytes=300)
     assert operate(f"configs alter broker 1 --set {RATE}=777777").status == 0
@@ -75,6 +81,41 @@ def test_throttle_of_a_move_without_wait_is_removed_by_verify(operate: Kctl) -> 
         lambda: operate(f"reassign verify {topic}:0=2,1").status == 0, what="the move complete", timeout_s=TIMEOUT_S
     )
     probe.wait_until(lambda: throttles(operate, topic) == {}, what="no throttles", timeout_s=TIMEOUT_S)
+
+
+def test_replication_factor_is_raised_and_lowered_without_another_leader(operate: Kctl) -> None:
+    topic = filled(operate, "replicated", "1,2", kilobytes=100)
+    ran = operate(f"topics set-replication {topic} --factor 3 --throttle 10m --yes --format json")
+    assert (ran.status, [row["status"] for row in ran.document]) == (0, ["complete"] * 2), ran.err
+    assert sorted(replicas(operate, topic)) == [0, 1, 2]
+    probe.wait_until(lambda: throttles(operate, topic) == {}, what="no throttles", timeout_s=TIMEOUT_S)
+    assert operate(f"configs alter topic {topic} --set min.insync.replicas=2").status == 0
+    refused = operate(f"topics set-replication {topic} --factor 1 --yes")
+    assert (refused.status, "--set min.insync.replicas=1" in refused.err) == (5, True)
+    ran = operate(f"topics set-replication {topic} --factor 2 --yes")
+    (item,) = operate(f"topics describe {topic} --format json").document
+    assert (ran.status, [(one["replicas"][0], one["leader"]) for one in item["partitions"]]) == (0, [(1, 1), (2, 2)])
+    assert [len(one["replicas"]) for one in item["partitions"]] == [2, 2]
+
+
+def test_broker_is_emptied_and_filled_again(operate: Kctl) -> None:
+    """Also of what other tests have created: with two replicas at most, so that no topic needs all brokers."""
+    filled(operate, "spread", "0:1:2,1:2:0,2:0:1", kilobytes=10)
+    topics = operate("topics list --internal --format json").document
+    names = [topic["topic"] for topic in topics if topic["replication_factor"] > 2]
+    lowered = operate(f"topics set-replication {' '.join(names)} --factor 2 --yes")
+    assert lowered.status == 0, lowered.err
+    emptied = operate("cluster remove-broker 2 --yes --format json")
+    assert (emptied.status, {row["status"] for row in emptied.document}) == (0, {"complete"}), emptied.err
+    assert "broker 2 holds nothing: its process can be stopped" in emptied.err
+    assert holders(operate) == {0, 1}
+    (log_dir,) = operate("cluster log-dirs --broker 2 --format json").document
+    assert log_dir["replicas"] == 0
+    again = operate("cluster remove-broker 2 --yes")
+    assert (again.status, again.out, "no partition has to move" in again.err) == (0, "", True), again.err
+    added = operate("cluster add-broker 2 --yes --format json")
+    assert (added.status, {tuple(row["adding"]) for row in added.document}) == (0, {(2,)}), added.err
+    assert holders(operate) == {0, 1, 2}
 
 
 def test_refused_moves_are_rows(operate: Kctl) -> None:

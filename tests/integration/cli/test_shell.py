@@ -75,6 +75,9 @@ CHANGES_OF_TWO_REQUESTS = [
 CHANGES_ELSEWHERE = {
     "cluster roll",
     "cluster maintenance",
+    "cluster add-broker",
+    "cluster remove-broker",
+    "topics set-replication",
     "reassign execute",
     "reassign verify",
     "reassign cancel",
@@ -107,6 +110,7 @@ UNKNOWN = [
     ),
     *("groups restore billing --backup {offsets} --topic orders --topic nope", "groups import {offsets} --topic nope"),
     "groups reset-offsets billing --topic nope --to-earliest --dry-run",
+    *("topics set-replication nope --factor 1", "cluster add-broker 9", "cluster remove-broker 9"),
     *("topics offsets nope", "topics offsets orders --partition 9"),
     *("records delete nope --before-offset 1 --yes", "records delete orders:9 --before-offset 1 --yes"),
     *("perf produce nope --num-records 1 --client kctl --yes", "perf consume nope --num-records 1 --client kctl"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ import pytest
 from tests.integration.cli.conftest import Kctl, ThreeBrokers
 from tests.integration.cli.group_readers import TIMEOUT_S
 from tests.peers import probe
+from tests.peers.forked_kctl import program
 
 RECORDS = 30
 ON_OUR_THREE = pytest.mark.parametrize("three_brokers", ["kctl"], indirect=True)
@@ -83,7 +83,7 @@ def test_damaged_replica_of_a_compacted_topic_is_found(operate: Kctl, three_brok
 def test_records_after_a_pass_are_compared_in_the_next(operate: Kctl, three_brokers: ThreeBrokers) -> None:
     written(operate, "followed")
     line = f"cluster verify --topic followed --interval 100ms --bootstrap-server {three_brokers.bootstrap}"
-    command = [sys.executable, "-m", "kctl", *line.split(), "--format", "jsonl"]
+    command = [*program(), *line.split(), "--format", "jsonl"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
         assert running.stdout is not None
         first = json.loads(running.stdout.readline())

@@ -191,9 +191,8 @@ class Secured:
         """A file with client properties."""
         lines = {
             "security.protocol": protocol,
-            "ssl.truststore.type": "PKCS12",
-            "ssl.truststore.location": str(self.authority.pkcs12),
-            "ssl.truststore.password": PASSWORD,
+            "ssl.truststore.type": "PEM",  # Java derives a key from the password of a PKCS #12 file each time
+            "ssl.truststore.location": str(self.authority.pem),
             "default.api.timeout.ms": "30000",
             **{name.replace("__", "."): value for name, value in properties.items()},
         }

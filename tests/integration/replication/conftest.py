@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import subprocess
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
-from tests.peers.embedded_zookeeper import embedded_zookeeper
 from tests.peers.forked_kctl import run_kctl
-from tests.peers.kctl_broker import KctlBroker, kctl_broker
+from tests.peers.kctl_broker import KctlBroker
 from tests.peers.probe import wait_until
+from tests.peers.three_brokers import forked_cluster
 
 RACKS = ("a", "b", "c")
 ROOT = Path(__file__).parent.parent.parent.parent
@@ -98,21 +96,9 @@ class Racks:
 
 @pytest.fixture(scope="session")
 def racks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Racks]:
-    """Three running brokers in racks, started and stopped at the same time."""
+    """Three running brokers in racks."""
     folder = tmp_path_factory.mktemp("racks")
-    with contextlib.ExitStack() as stack:
-        zookeeper = stack.enter_context(embedded_zookeeper(folder / "zookeeper"))
-        pool = stack.enter_context(ThreadPoolExecutor(len(RACKS)))
-        running: list[contextlib.AbstractContextManager[KctlBroker]] = []
-        stack.callback(lambda: list(pool.map(lambda broker: broker.__exit__(None, None, None), running)))
-
-        def start(number: int) -> KctlBroker:
-            properties = PROPERTIES | {"broker.id": str(number), "broker.rack": RACKS[number]}
-            broker = kctl_broker(folder / f"broker-{number}", zookeeper=zookeeper.connect, properties=properties)
-            started = broker.__enter__()
-            running.append(broker)
-            return started
-
-        racks = Racks(list(pool.map(start, range(len(RACKS)))), folder)
+    with forked_cluster(folder, lambda number: PROPERTIES | {"broker.rack": RACKS[number]}) as brokers:
+        racks = Racks(brokers, folder)
         racks.until("three brokers", lambda: len(racks.admin.list_topics(timeout=TIMEOUT_S).brokers) == len(RACKS))
         yield racks

@@ -21,7 +21,8 @@ from mcp.client.stdio import stdio_client
 
 from kctl.config.broker import BROKER_PROPERTIES
 from kctl.config.kinds import PASSWORD
-from tests.peers.forked_kctl import ROOT, run_kctl
+from tests.peers.fork_server import ROOT
+from tests.peers.forked_kctl import run_kctl
 from tests.peers.sasl_broker import ADMIN, ADMIN_PASSWORD, PLAIN_MODULE, TOKEN_KEY, SaslBroker, sasl_broker
 
 PLANTED = "secret-7397"

@@ -27,6 +27,7 @@ from kctl.tables.exports import dead_letter_topic, importing
 from kctl.tables.plans.request import ExportRequest
 from kctl.tables.verification import data_files
 from tests.integration.spark.peer import RUN_TIMEOUT_S
+from tests.peers.fork_server import ForkServer
 from tests.peers.forked_kctl import ForkedKctl, import_commands, serve
 
 MOMENT = "KCTL_TEST_KILL_AT"
@@ -41,9 +42,11 @@ def run_killed(moment: str, *words: str) -> subprocess.CompletedProcess[bytes]:
 
 @functools.cache
 def _forked() -> ForkedKctl:
-    started = ForkedKctl(__name__)
-    atexit.register(started.close)
-    return started
+    server = ForkServer(sys.executable, __name__)
+    atexit.register(server.close)
+    connected = ForkedKctl(server.address)
+    atexit.register(connected.close)
+    return connected
 
 
 def _prepare() -> None:

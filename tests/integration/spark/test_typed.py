@@ -65,10 +65,10 @@ def test_versions_of_an_avro_schema_are_one_table(
     ]
     topic.produce({"value": value} for value in serialized(registry, topic, SECOND, second))
     topic.produce([{"value": b"\0\0\0\1\0x"}, {"value": None}])
-    status, document, output = run_export(topic, tmp_path, *options)
+    status, document, output = run_export(topic, tmp_path, *options, "--on-bad-record", "fail")
     assert (status, document["error"]["code"]) == (3, "BAD_RECORDS")
     assert "schema 256 is not one of its subject; --on-bad-record=dead-letter" in output
-    document = export(topic, tmp_path, *options, "--on-bad-record", "dead-letter")
+    document = export(topic, tmp_path, *options)
     assert (document["records"], document["bad"]) == (4, 1)
     assert document["bad_reasons"] == {"value: schema 256 is not one of its subject": 1}
     columns = [(row["name"], row["type"]) for row in document["columns"]]
@@ -87,7 +87,7 @@ def test_a_killed_run_with_decoded_values_is_completed_by_the_other_engine(
     topic = make_topic(kctl_bootstrap, 3)
     values = [b"bad" if n % 100 == 99 else json.dumps({"n": n, "tags": ["x"] * (n % 3)}).encode() for n in range(9_000)]
     topic.produce({"value": value, "partition": n % 3} for n, value in enumerate(values))
-    options = ("--value", "json", "--on-bad-record", "dead-letter", "--target-file-size", "32k")
+    options = ("--value", "json", "--target-file-size", "32k")
     with subprocess.Popen(export_command(topic, tmp_path, *options), stdout=subprocess.PIPE) as driver:
         started = lambda: any(tmp_path.glob("*/*.parquet")) or driver.poll() is not None  # noqa: E731
         wait_until(started, what="the first file", timeout_s=RUN_TIMEOUT_S, interval_s=0.005)
@@ -104,6 +104,38 @@ def test_a_killed_run_with_decoded_values_is_completed_by_the_other_engine(
     assert refused == sorted(
         (row[0], row[1], b"bad", "value: it is not JSON") for row in topic.rows if row[3] == b"bad"
     )
+
+
+@LOCAL
+@pytest.mark.parametrize("kind", ["parquet", "iceberg"])
+def test_values_of_another_type_are_counted_by_column(
+    kctl_bootstrap: str, make_topic: MakeTopic, tmp_path: Path, kind: str
+) -> None:
+    topic = make_topic(kctl_bootstrap, 1)
+    options = ("--value", "json", "--table", kind)
+    topic.produce([{"value": b'{"id": 1, "price": 2}'}])
+    assert export(topic, tmp_path, *options)["misfits"] == []
+    dirty = [b'{"id": 2, "price": "?"}', b'{"id": 3, "price": 4}', b'{"id": 4, "price": [5]}', b"bad"]
+    topic.produce({"value": value} for value in dirty)
+    status, document, output = run_export(topic, tmp_path, *options, "--max-misfits", "1")
+    assert (status, document["error"]["code"]) == (3, "TOO_MANY_MISFITS")
+    assert f"2 values of value.price are not int64, and in value_rest: the first is in {topic.name}-0 at offset 1" in (
+        output
+    )
+    status, document, output = run_export(topic, tmp_path, *options, "--max-misfits", "2")
+    assert (status, document["records"], document["bad"]) == (0, 3, 1)
+    assert document["misfits"] == [
+        {
+            "topic": topic.name,
+            "column": "value.price",
+            "type": "int64",
+            "values": 2,
+            "partition": 0,
+            "offset": 1,
+        }
+    ]
+    assert "2 values of value.price are not int64" in output
+    assert ", 1 record in _dead_letters, " in output
 
 
 @LOCAL

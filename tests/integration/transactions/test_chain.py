@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import random
-import select
 import signal
-import subprocess
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -22,8 +18,9 @@ from tests.integration.transactions.conftest import PROPERTIES
 from tests.integration.transactions.writing import TIMEOUT_S, producer, read, transact
 from tests.peers import apache_kafka, probe
 from tests.peers.apache_kafka import OLDEST_JUDGE, TOOLS_FOR_NEWEST, java_command
+from tests.peers.kctl_broker import KctlBroker
 from tests.peers.process import Process
-from tests.peers.three_brokers import kctl_cluster
+from tests.peers.three_brokers import forked_cluster
 
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(800)]
 
@@ -36,7 +33,6 @@ takes a second.
 """
 ROUNDS = 6
 COPY_TIMEOUT_S = 250
-START_TIMEOUT_S = 120
 
 
 class Copier:
@@ -105,12 +101,11 @@ class Copier:
 
 
 class Brokers:
-    """The three brokers of `kctl cluster start`, which restarts missing ones."""
+    """Three brokers, one of which may be killed and started again."""
 
-    def __init__(self, folder: Path) -> None:
-        self._command = [sys.executable, "-m", "kctl", "cluster", "start", "--data-dir", str(folder)]
-        self._pids, addresses = self._start()
-        self.bootstrap = ",".join(addresses)
+    def __init__(self, brokers: Sequence[KctlBroker]) -> None:
+        self._brokers = brokers
+        self.bootstrap = ",".join(broker.bootstrap for broker in brokers)
         common: dict[str, str | int | float | bool] = {
             "bootstrap.servers": self.bootstrap,
             "broker.address.family": "v4",
@@ -120,7 +115,7 @@ class Brokers:
         self._consumer = Consumer({**common, "group.id": "ends"})
 
     def create_topic(self, topic: str) -> None:
-        self._admin.create_topics([NewTopic(topic, 1, len(self._pids))])[topic].result(TIMEOUT_S)
+        self._admin.create_topics([NewTopic(topic, 1, len(self._brokers))])[topic].result(TIMEOUT_S)
 
     def end_of(self, topic: str) -> int:
         """The log end offset, once the partition has a leader."""
@@ -142,22 +137,9 @@ class Brokers:
 
     def kill_one(self, chance: random.Random) -> None:
         """kill -9, and a restart."""
-        process = os.pidfd_open(chance.choice(self._pids))
-        try:
-            signal.pidfd_send_signal(process, signal.SIGKILL)
-            # As long as it holds the lock of its folder, the cluster considers it running.
-            assert select.select([process], [], [], TIMEOUT_S)[0]
-        finally:
-            os.close(process)
-        self._pids, _ = self._start()
-
-    def _start(self) -> tuple[list[int], list[str]]:
-        """Process ids and addresses, once all brokers are in the metadata."""
-        started = subprocess.run(
-            self._command, capture_output=True, text=True, timeout=START_TIMEOUT_S, check=True
-        ).stdout.splitlines()
-        rows = [line.split("\t") for line in started if line.startswith("broker-")]
-        return [int(row[3]) for row in rows], [row[2] for row in rows]
+        broker = chance.choice(self._brokers)
+        broker.kill9()
+        broker.start()
 
 
 def test_chain_of_five_copies_exactly_once_while_copiers_and_brokers_are_killed(tmp_path: Path) -> None:
@@ -165,7 +147,7 @@ def test_chain_of_five_copies_exactly_once_while_copiers_and_brokers_are_killed(
         pytest.skip(reason)
     chance = random.Random(5)
     topics = [f"chain-{number}" for number in range(COPIERS + 1)]
-    with kctl_cluster(tmp_path / "cluster", PROPERTIES), closing(Brokers(tmp_path / "cluster")) as brokers:
+    with forked_cluster(tmp_path, lambda _: PROPERTIES) as started, closing(Brokers(started)) as brokers:
         for topic in topics:
             brokers.create_topic(topic)
         transact(producer(brokers.bootstrap, topics[0]), topics[0], VALUES)

@@ -138,7 +138,7 @@ def test_offsets_of_transaction_markers_are_no_lag_as_in_the_lag_of_groups() -> 
 
 
 def test_partitions_that_a_member_reads_count_before_it_has_committed() -> None:
-    group = GroupReading("Stable", 1, {}, frozenset({ORDERS}))
+    group = GroupReading("Stable", 1, {}, {ORDERS: ("app", "/10.0.0.9")})
     [found] = activity(None, ClusterSample(1, metadata(partition()), groups={"g": group})).groups
     assert (found.partitions, found.lag) == (1, None)
 

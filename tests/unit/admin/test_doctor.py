@@ -17,14 +17,18 @@ from kctl.admin.doctor.findings import Severity
 from kctl.admin.doctor.snapshot import (
     BrokerState,
     CertificateState,
+    ClientSoftwareState,
+    DeniedState,
     DirectoryState,
     FeatureState,
     GroupState,
     NodeState,
+    OldRequestState,
     PartitionState,
     QuorumState,
     ReassignmentState,
     Snapshot,
+    ThrottledState,
     TopicState,
     TransactionState,
     Unseen,
@@ -88,6 +92,65 @@ Expected = tuple[str, str, str]
 """Severity, rule, and a part of the cause."""
 
 CASES: dict[str, tuple[Snapshot, list[Expected]]] = {
+    "clients that Kafka 4 refuses": (
+        replace(
+            THREE,
+            clients=(ClientSoftwareState(broker_id=1, name="old-client", version="0.9", connections=2),),
+            old_requests=(
+                OldRequestState(broker_id=1, api="Fetch", version=2, count=40),
+                OldRequestState(broker_id=2, api="Fetch", version=2, count=2),
+            ),
+        ),
+        [("note", "old-clients", "brokers of Kafka 4 refuse")],
+    ),
+    "operations that were denied": (
+        replace(
+            THREE,
+            denied=(
+                DeniedState(
+                    broker_id=1,
+                    principal="User:bob",
+                    operation="Read",
+                    resource_type="Topic",
+                    resource_name="orders",
+                    times=3,
+                ),
+                DeniedState(
+                    broker_id=2,
+                    principal="User:bob",
+                    operation="Read",
+                    resource_type="Topic",
+                    resource_name="orders",
+                    times=4,
+                ),
+                DeniedState(
+                    broker_id=2,
+                    principal="User:eve",
+                    operation="Alter",
+                    resource_type="Cluster",
+                    resource_name="kafka-cluster",
+                    times=1,
+                ),
+            ),
+        ),
+        [
+            ("note", "denials", "User:bob was denied Read on Topic orders, 7 times"),
+            ("note", "denials", "User:eve was denied Alter on the cluster, 1 time"),
+        ],
+    ),
+    "clients that quotas throttle": (
+        replace(
+            THREE,
+            throttled=(
+                ThrottledState(broker_id=1, kind="produce", user="", client_id="load", mean_ms=20.4),
+                ThrottledState(broker_id=2, kind="fetch", user="bob", client_id="app", mean_ms=8_000),
+            ),
+        ),
+        [
+            ("warning", "quotas", "user 'bob' and client id 'app': Fetch requests wait 8"),
+            ("warning", "quotas", "client id 'load': Produce requests wait"),
+        ],
+    ),
     "a healthy cluster": (replace(THREE, topics=(topic("t", part()),)), []),
     "a healthy KRaft cluster, where the controller may be any broker": (replace(KRAFT, controller=9), []),
     "no controller": (replace(THREE, controller=None), [("critical", "controller", "no broker is the controller")]),

@@ -21,14 +21,14 @@ def sample(
     commits: tuple[Position, ...] = (),
     commits_since_ms: int | None = None,
 ) -> ClusterSample:
-    assigned = frozenset({ORDERS}) if is_read else frozenset()
+    owners = {ORDERS: ("app", "/10.0.0.9")} if is_read else {}
     offsets = {} if committed is None else {ORDERS: committed}
     return ClusterSample(
         at_ms,
         ClusterMetadata("c", 1, {}, {}),
         ends={ORDERS: end},
         starts={ORDERS: start},
-        groups={"g": GroupReading("Stable" if is_read else "Empty", int(is_read), offsets, assigned, has_left)},
+        groups={"g": GroupReading("Stable" if is_read else "Empty", int(is_read), offsets, owners, has_left)},
         commits={("g", ORDERS): commits},
         commits_since_ms={} if commits_since_ms is None else {"g": commits_since_ms},
     )

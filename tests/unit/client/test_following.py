@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 
 import pytest
 
@@ -10,7 +10,7 @@ from kctl.admin.topics.offsets import offset_ranges
 from kctl.client.cluster import ClusterClient
 from kctl.client.connections.blocking_transport import run_blocking
 from kctl.client.consuming.consumer import Consumer
-from kctl.client.consuming.following import TopicFollower
+from kctl.client.consuming.following import Matches, TopicFollower
 from kctl.client.metadata import TopicRecreated
 from kctl.errors import ApiError, ErrorCode
 from kctl.model import TopicPartition
@@ -36,7 +36,12 @@ def batch(*values: str) -> bytes:
 
 
 def follow(
-    cluster: FakeCluster, work: Callable[[Next, Consumer], Awaitable[None]], *, max_age_ms: int = 0
+    cluster: FakeCluster,
+    work: Callable[[Next, Consumer], Awaitable[None]],
+    *,
+    max_age_ms: int = 0,
+    topics: Collection[str] = ("orders",),
+    matches: Matches | None = None,
 ) -> list[str]:
     """Runs `work` with a function that polls until there are records; returns the notes."""
     notes: list[str] = []
@@ -44,16 +49,18 @@ def follow(
     async def main() -> None:
         settings = cluster.settings()._replace(metadata_max_age_ms=max_age_ms)
         async with ClusterClient(settings, NoPauseBlockingTransport()) as client:
-            consumer = Consumer(client, {ORDERS: 0})
+            consumer = Consumer(client, {TopicPartition(topic, 0): 0 for topic in topics})
 
             async def begin(tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
                 return {tp: held.start for tp, held in (await offset_ranges(client, tps)).items()}
 
-            follower = TopicFollower(client, consumer, "orders", select=list, begin=begin, note=notes.append)
+            follower = TopicFollower(
+                client, consumer, topics, select=list, begin=begin, note=notes.append, matches=matches
+            )
 
             async def read() -> list[str]:
                 while not (polled := await follower.poll()):
-                    pass
+                    await client.transport.sleep(100)
                 return [(record.value or b"").decode() for _, records in polled for record in records]
 
             await work(read, consumer)
@@ -171,3 +178,43 @@ def test_broker_that_does_not_know_the_topic_yet_changes_nothing(cluster: FakeCl
         assert await read() == ["b"]
 
     assert follow(cluster, work) == []
+
+
+def test_deleted_topic_does_not_stop_the_others(cluster: FakeCluster) -> None:
+    """One that is named is awaited; one that is selected by its name is new when it is created again."""
+    for is_named in (True, False):
+        for topic in ("orders", "payments"):
+            cluster.create(topic)[0].append(batch(topic))
+
+        async def work(read: Next, consumer: Consumer) -> None:
+            first: list[str] = []
+            while len(first) < 2:
+                first += await read()
+            assert sorted(first) == ["orders", "payments"]
+            del cluster.topics["orders"]
+            cluster.topics["payments"][0].append(batch("while it is deleted"))
+            assert await read() == ["while it is deleted"]
+            was_looked_up = False
+
+            def create_again(request: MetadataRequest) -> None:
+                nonlocal was_looked_up
+                if was_looked_up and "orders" not in cluster.topics:
+                    cluster.create("orders")[0].append(batch("again"))
+                was_looked_up |= request.topics is None or [topic.name for topic in request.topics] == ["orders"]
+
+            cluster.intercept(MetadataRequest, create_again)
+            assert await read() == ["again"]
+            cluster.intercepts.clear()
+            cluster.topics["payments"][0].append(batch("last"))
+            assert await read() == ["last"]
+
+        def matches(names: Iterable[str]) -> list[str]:
+            return [name for name in names if name in {"orders", "payments"}]
+
+        expected = [
+            "orders does not exist any more; waiting until it is created again",
+            "orders was created again; reading it from its start",
+        ]
+        if not is_named:
+            expected = ["orders does not exist any more", "1 new topic, read from the start: orders"]
+        assert follow(cluster, work, topics=["orders", "payments"], matches=None if is_named else matches) == expected

@@ -97,12 +97,3 @@ class Shell:
                 return shown.removesuffix(b"\1").decode().split("\0")[:-1]
             if time.monotonic() > deadline:
                 raise TimeoutError(f"{typed!r} did not run: {text!r}")
-
-
-def program_folder(folder: Path) -> Path:
-    """A folder with the program `kctl`, for PATH."""
-    program = folder / "programs" / "kctl"
-    program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m kctl "$@"\n')
-    program.chmod(0o755)
-    return program.parent

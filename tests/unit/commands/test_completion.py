@@ -28,9 +28,10 @@ from kctl.commands.frame.options.vocabulary import (
 )
 from kctl.commands.frame.root import NOUNS, all_commands, describe
 from kctl.config.topic import TOPIC_PROPERTIES
-from tests.peers.forked_kctl import ROOT
+from tests.peers.fork_server import ROOT
+from tests.peers.forked_kctl import write_program
 from tests.unit.client.fake_cluster import FakeCluster, FakeGroup
-from tests.unit.commands.completing import Shell, program_folder
+from tests.unit.commands.completing import Shell
 from tests.unit.commands.conftest import Kctl
 
 HOSTILE = (
@@ -179,8 +180,8 @@ def test_shells_insert_what_kctl_names(name: str, cluster: FakeCluster, tmp_path
     cluster.groups["q'u$x"] = FakeGroup()
     for group in NEVER[:-1]:
         cluster.groups[f"never{group}"] = FakeGroup()
-    path = f"{program_folder(tmp_path)}:{os.environ['PATH']}"
-    with Shell(name, {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)}, tmp_path) as shell:
+    path = f"{write_program(tmp_path / 'programs')}:{os.environ['PATH']}"
+    with Shell(name, {**os.environ, "PATH": path}, tmp_path) as shell:
         for typed, expected in (
             ("kctl topi\tdesc\tord\t", ["topics", "describe", "orders"]),
             ("kctl topics list --format=y\t", ["topics", "list", "--format=yaml"]),

@@ -83,6 +83,9 @@ def interrupt(cluster: FakeCluster, request_class: type, number: signal.Signals,
         ("reassign execute orders:0=1,2", AlterPartitionReassignmentsRequest),
         ("reassign execute orders:0=1,2 --throttle 1k", IncrementalAlterConfigsRequest),
         ("reassign cancel orders:0", AlterPartitionReassignmentsRequest),
+        ("topics set-replication orders --factor 3 --yes", AlterPartitionReassignmentsRequest),
+        ("cluster remove-broker 0 --yes", AlterPartitionReassignmentsRequest),
+        ("cluster add-broker 2 --yes", AlterPartitionReassignmentsRequest),
         ("cluster maintenance on 0 --yes", AlterPartitionReassignmentsRequest),
         ("tokens renew 7nBcGm7JQuqhCbVdNdrUyA", RenewDelegationTokenRequest),
         ("tokens expire 7nBcGm7JQuqhCbVdNdrUyA --yes", ExpireDelegationTokenRequest),
@@ -124,7 +127,9 @@ def test_signal_waits_until_throttles_are_restored(
 
 
 def prepare(kctl: Kctl, cluster: MovingCluster, line: str) -> None:
-    """A move to cancel or to verify, or a feature to update."""
+    """A move to cancel or to verify, a share to move, or a feature to update."""
+    if line.startswith("cluster add-broker"):
+        cluster.place("events", *[[0, 1]] * 4)
     if line.startswith(("reassign cancel", "reassign verify")):
         assert kctl("reassign execute orders:0=1,2 --throttle 1k").status == 0
     if line == "reassign verify":

@@ -118,7 +118,7 @@ def test_schemas_are_valid(tool: Any) -> None:
 def test_arguments_become_one_command_line() -> None:
     line = TOOLS["topics_create"].command_line({"names": ["--yes"], "partitions": 3, "config": ["a=b", "--c=d"]})
     assert line == ["topics", "create", "--partitions=3", "--set=a=b", "--set=--c=d", "--", "--yes"]
-    assert TOOLS["consume"].command_line({"topic": "orders"}) == ["consume", "--max-messages=100", "--", "orders"]
+    assert TOOLS["consume"].command_line({"topics": ["orders"]}) == ["consume", "--max-messages=100", "--", "orders"]
     assert TOOLS["topics_describe"].command_line({"names": ["a", "b"], "under_replicated": True}) == [
         *("topics", "describe", "--under-replicated-partitions", "--", "a", "b"),
     ]
@@ -136,8 +136,8 @@ def test_arguments_become_one_command_line() -> None:
         ("topics_create", {"names": ["a"], "bootstrap_server": "evil:9092"}, "has no argument bootstrap_server"),
         ("topics_create", {"names": ["a"], "yes": True}, "has no argument yes"),
         ("topics_describe", {"names": "a"}, "the argument names is a list"),
-        ("consume", {"topic": "a", "max_records": 1_001}, "from 0 to 1,000"),
-        ("consume", {"topic": "a", "group": "g"}, "has no argument group"),
+        ("consume", {"topics": ["a"], "max_records": 1_001}, "from 0 to 1,000"),
+        ("consume", {"topics": ["a"], "group": "g"}, "has no argument group"),
     ],
 )
 def test_other_arguments_are_refused(tool: str, arguments: dict[str, Any], error: str) -> None:

@@ -68,7 +68,7 @@ def test_beginning_of_a_name_never_changes_anything() -> None:
 
 def test_option_without_a_value_that_is_given_one_leads_to_the_option_with_one(kctl: Kctl) -> None:
     ran = kctl("consume orders --header source=web --limit 1")
-    assert "kctl: got unexpected extra argument(s) (source=web).  --header takes no value; did you " in ran.err
+    assert "kctl: got unexpected extra argument (source=web).  --header takes no value; did you " in ran.err
     assert "did you mean --record-header?  Try 'kctl consume --help'." in ran.err
     assert "takes no value" not in kctl("consume orders more --limit 1").err
 

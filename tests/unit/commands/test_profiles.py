@@ -29,7 +29,7 @@ from kctl.protocol.apis.create_topics import CreateTopicsRequest
 from kctl.protocol.apis.delete_topics import DeleteTopicsRequest
 from kctl.protocol.apis.incremental_alter_configs import IncrementalAlterConfigsRequest
 from kctl.security.jaas import parse_jaas
-from tests.peers.forked_kctl import ROOT
+from tests.peers.fork_server import ROOT
 from tests.rows import for_rows
 from tests.unit.client.fake_cluster import FakeCluster
 from tests.unit.commands.conftest import Kctl

@@ -24,7 +24,7 @@ def test_what_a_record_item_has_is_read_back(timestamp_ms: int) -> None:
     record = Record(7, timestamp_ms, b"\xff", "v\u00e4".encode(), (("h", None), ("g", b"\x00")))
     item = record_item(TopicPartition("orders", 3), record)._asdict()
     item["headers"] = [header._asdict() for header in item["headers"]]
-    expected = (b"\xff", "v\u00e4".encode(), record.headers, 3, timestamp_ms)
+    expected = (b"\xff", "v\u00e4".encode(), record.headers, 3, timestamp_ms, "orders")
     assert read_record(item) == expected
     # The time alone is the same time.
     assert read_record({name: value for name, value in item.items() if name != "timestamp_ms"}) == expected
@@ -40,6 +40,7 @@ def test_what_a_record_item_has_is_read_back(timestamp_ms: int) -> None:
         ({"value": "x", "time": 5}, "time is 5"),
         ({"value": "x", "timestamp_ms": "5"}, "timestamp_ms is '5'"),
         ({"value": "x", "partition": -1}, "partition is -1"),
+        ({"value": "x", "topic": 7}, "topic is 7, not the name of a topic"),
         ([], "not a JSON object"),
     ],
 )
@@ -51,7 +52,7 @@ def test_fields_without_an_effect_are_refused_by_name(item: Any, message: str) -
 
 def test_what_dump_log_writes_is_read() -> None:
     assert read_record(BATCH) is None
-    assert read_record({**DUMPED, "key": "k", "value": None}) == (b"k", None, (), None, None)
+    assert read_record({**DUMPED, "key": "k", "value": None}) == (b"k", None, (), None, None, None)
 
 
 TEXTS = [

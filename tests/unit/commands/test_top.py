@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kctl.admin.cluster.clients import Software
 from kctl.admin.placement.reassignment import Ongoing
 from kctl.admin.sampling.activity import Activity, activity
 from kctl.admin.sampling.sample import BrokerReading, ClusterSample, GroupReading
@@ -22,7 +23,7 @@ from kctl.output.quantities import compact
 from kctl.output.terminal_text import display_width, escape
 from tests.rows import for_rows
 
-KEYS = st.one_of(st.sampled_from([*Key, *"obtgpq?hsSr/ kj"]), st.characters())
+KEYS = st.one_of(st.sampled_from([*Key, *"obtgpcq?hsSr/ kj"]), st.characters())
 
 
 def sample(at_ms: int, names: list[str], *, alive: int = 3, ends: int = 0) -> ClusterSample:
@@ -39,8 +40,19 @@ def sample(at_ms: int, names: list[str], *, alive: int = 3, ends: int = 0) -> Cl
         ends=dict.fromkeys(all_of, ends),
         sizes={(n, tp): 10**9 for tp in all_of for n in range(3)},
         ongoing={tp: Ongoing((0, 1, 2), (2,), ()) for tp in all_of[:1]},
-        groups={name: GroupReading("Stable", 1, dict.fromkeys(all_of, 0)) for name in names},
-        readings={0: BrokerReading(bytes_in=at_ms, produce_p99_ms=3.5, loop_buckets={0.001: at_ms})},
+        groups={
+            name: GroupReading("Stable", 1, dict.fromkeys(all_of, 0), dict.fromkeys(all_of[:1], ("app-1", "/10.0.0.9")))
+            for name in names
+        },
+        readings={
+            0: BrokerReading(
+                bytes_in=at_ms,
+                produce_p99_ms=3.5,
+                loop_buckets={0.001: at_ms},
+                connections={Software("apache-kafka-java", "3.9.1"): 2},
+            ),
+            1: BrokerReading(connections={Software("apache-kafka-java", "3.9.1"): 1, Software("kctl", "1.0.0"): 1}),
+        },
     )
 
 
@@ -127,6 +139,16 @@ def test_a_group_opens_its_partitions_and_these_open_their_topic() -> None:
     assert state.place.view is View.GROUP
     assert {row.group for row in state.table().rows} == {"a"}
     assert pressed(state, Key.ENTER).place.view is View.TOPIC
+
+
+def test_clients_are_shown_by_software_and_the_reader_of_a_partition_by_client_id() -> None:
+    seen = shown(["orders"], "c")
+    assert [tuple(row) for row in seen.table().rows] == [
+        ("apache-kafka-java", "3.9.1", 3, [0, 1]),
+        ("kctl", "1.0.0", 1, [1]),
+    ]
+    offsets = shown(["orders"], "g", Key.ENTER).table().rows
+    assert [(row.partition, row.client_id, row.host) for row in offsets if row.client_id] == [(0, "app-1", "/10.0.0.9")]
 
 
 def test_a_broker_opens_the_partitions_that_it_holds() -> None:

@@ -22,7 +22,7 @@ from kctl.server.replication.partition import Partition
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.requests.purgatory import Purgatory
 from kctl.storage.config import LogConfig
-from kctl.storage.files import RealFiles
+from kctl.storage.files import Files, RealFiles
 from kctl.storage.log_manager import LogManager
 from kctl.testing.sim_clock import SimClock
 from kctl.testing.sim_loop import SimLoop
@@ -34,7 +34,12 @@ class Disk:
     """Broker 0 with its logs in `folders`; brokers `live` are in the metadata cache."""
 
     def __init__(
-        self, loop: SimLoop, *folders: Path, live: tuple[int, ...] = (0,), properties: Mapping[str, str] | None = None
+        self,
+        loop: SimLoop,
+        *folders: Path,
+        live: tuple[int, ...] = (0,),
+        properties: Mapping[str, str] | None = None,
+        files: Files | None = None,
     ) -> None:
         self.loop = loop
         self.clock = SimClock(loop.time)
@@ -49,7 +54,10 @@ class Disk:
             )
         )
         self.logs = LogManager(
-            [str(folder) for folder in folders], files=RealFiles(), clock=self.clock, random=random.Random(1)
+            [str(folder) for folder in folders],
+            files=files or RealFiles(),
+            clock=self.clock,
+            random=random.Random(1),
         )
         self.logs.load()
         self.replicas = ReplicaManager(

@@ -85,6 +85,7 @@ def test_an_api_that_is_not_imported_is_found_by_its_key() -> None:
 def test_an_api_of_the_client_alone_has_no_served_versions() -> None:
     assert [entry.name for entry in APIS.values() if not entry.served] == [
         "describe_quorum",
+        "unregister_broker",
         "consumer_group_heartbeat",
         "consumer_group_describe",
         "list_config_resources",

@@ -8,10 +8,11 @@ import os
 import random
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
+from uuid import UUID
 
 from kctl.config.dynamic import ConfigView
 from kctl.errors import ApiError
-from kctl.model import TopicPartition
+from kctl.model import ZERO_UUID, TopicPartition
 from kctl.protocol.apis.leader_and_isr import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
@@ -125,7 +126,14 @@ class MoveWorld:
         )
         self.leader_epoch = leader_epoch
 
-    def lead(self, tp: TopicPartition = TP, *, leader: int = BROKER_ID, replicas: tuple[int, ...] = (0,)) -> Partition:
+    def lead(
+        self,
+        tp: TopicPartition = TP,
+        *,
+        leader: int = BROKER_ID,
+        replicas: tuple[int, ...] = (0,),
+        topic_id: UUID = ZERO_UUID,
+    ) -> Partition:
         """The controller makes `leader` the leader; raises ApiError if the broker refuses."""
         self.leader_epoch += 1
         state = LeaderAndIsrPartitionState(
@@ -138,7 +146,7 @@ class MoveWorld:
             replicas=list(replicas),
             is_new=tp not in self.logs.logs,
         )
-        topics = [LeaderAndIsrTopicState(topic_name=tp.topic, partition_states=[state])]
+        topics = [LeaderAndIsrTopicState(topic_name=tp.topic, topic_id=topic_id, partition_states=[state])]
         request = LeaderAndIsrRequest(controller_id=0, controller_epoch=1, type=0, topic_states=topics, live_leaders=[])
         outcome, changed = self.replicas.become_leader_or_follower(request)
         for partition in changed:

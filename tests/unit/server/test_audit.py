@@ -7,7 +7,7 @@ import logging
 from kctl.output.log_folding import LOG_LINES_OF_EVENT_MAX
 from kctl.security.acls import Operation, ResourceType
 from kctl.security.authorization import Client, Decision, Reason, java_address
-from kctl.server.security.authorization.access import Question, log, log_denied
+from kctl.server.security.authorization.access import DENIALS_KEPT_MAX, Denial, Denials, Question, log, log_denied
 from tests.rows import for_rows
 from tests.unit.log_lines import written_lines
 
@@ -54,6 +54,19 @@ def test_a_flood_of_different_denials_is_counted_in_one_number() -> None:
     lines = written_lines(denied(*(str(number) for number in range(10 * LOG_LINES_OF_EVENT_MAX))))
     assert len(lines) == LOG_LINES_OF_EVENT_MAX + 1
     assert lines[-1].endswith(f" similar={9 * LOG_LINES_OF_EVENT_MAX}")
+
+
+def test_the_latest_denials_are_counted_for_metrics_and_no_more() -> None:
+    denials = Denials()
+    first = Denial("User:bob", Operation.READ, ResourceType.TOPIC, "first")
+    denials.add(first)
+    for number in range(DENIALS_KEPT_MAX - 1):
+        denials.add(first._replace(name=str(number)))
+    denials.add(first)
+    assert (len(denials.counts()), denials.counts()[-1]) == (DENIALS_KEPT_MAX, (first, 2))
+    denials.add(first._replace(name="one more"))
+    kept = dict(denials.counts())
+    assert (len(kept), kept[first], first._replace(name="0") in kept) == (DENIALS_KEPT_MAX, 2, False)
 
 
 @for_rows(

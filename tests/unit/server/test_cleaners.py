@@ -25,6 +25,7 @@ from kctl.storage.files import File, RealFiles
 from kctl.storage.log.flushing import CheckpointPlan
 from kctl.storage.log_manager import LogManager
 from kctl.storage.names import LOCK
+from kctl.system.steps import run_at_once
 from tests.peers import probe
 
 COMPACTED = LogConfig(
@@ -74,7 +75,7 @@ def cleaners_of(manager: LogManager, **properties: str) -> LogCleaners:
 def clean_all(manager: LogManager, **properties: str) -> None:
     async def run() -> None:
         cleaners = cleaners_of(manager, **properties)
-        cleaners.start_idle_cleaners()
+        await cleaners.start_idle_cleaners()
         await asyncio.wait_for(cleaners.idle(), PATIENCE_S)
         assert cleaners.cleaner.uncleanable == {}
         await cleaners.stop()
@@ -98,7 +99,7 @@ def test_the_memory_for_keys_and_the_age_of_uncleaned_records_are_measured(tmp_p
         log.config = replace(log.config, max_compaction_lag_ms=1000)
     cleaners = cleaners_of(manager, log_cleaner_dedupe_buffer_size=str(1 << 20), log_cleaner_io_buffer_load_factor="1")
     now_ms = 5_000
-    due = cleaners.cleaner.next(now_ms)
+    due = run_at_once(cleaners.cleaner.next(now_ms))
     assert due is not None
     assert cleaners.cleaner.overdue_max_ms == now_ms - 1000 - 1, "the timestamps of the records are 1"
     for work in cleaners.cleaner.steps(*due, now_ms):
@@ -106,7 +107,7 @@ def test_the_memory_for_keys_and_the_age_of_uncleaned_records_are_measured(tmp_p
     done = cleaners.cleaner.statistics
     assert 0 < done.keys_memory_share < 0.001
     assert done.keys == 1
-    assert cleaners.cleaner.next(now_ms) is None
+    assert run_at_once(cleaners.cleaner.next(now_ms)) is None
     assert cleaners.cleaner.overdue_max_ms == 0
     manager.release()
 
@@ -143,7 +144,7 @@ def fill(partition, batches):
     log.flush()
 
 async def clean():
-    cleaners.start_idle_cleaners()
+    await cleaners.start_idle_cleaners()
     await asyncio.wait_for(cleaners.idle(), 60)
     assert cleaners.cleaner.uncleanable == {}
 
@@ -189,9 +190,9 @@ def test_stopping_ends_throttled_cleanings_and_removes_their_temporary_files(tmp
 
     async def run() -> None:
         cleaners = cleaners_of(manager, **{"log.cleaner.io.max.bytes.per.second": "0.001", "log.cleaner.threads": "2"})
-        cleaners.start_idle_cleaners()
+        await cleaners.start_idle_cleaners()
         await asyncio.wait_for(cleaners.stop(), PATIENCE_S)
-        cleaners.start_idle_cleaners()
+        await cleaners.start_idle_cleaners()
         await asyncio.wait_for(cleaners.idle(), PATIENCE_S)
 
     asyncio.run(run())

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from uuid import UUID
 
 import pytest
 
 from kctl.errors import ApiError, ErrorCode
-from kctl.model import TopicPartition
+from kctl.model import ZERO_UUID, TopicPartition
 from tests.unit.server.move_world import TP, Disks, MoveWorld, play
 
 OTHER = TopicPartition("orders", 1)
 
 
-def refused(world: MoveWorld, tp: TopicPartition) -> ErrorCode:
+def refused(world: MoveWorld, tp: TopicPartition, topic_id: UUID = ZERO_UUID) -> ErrorCode:
     with pytest.raises(ApiError) as caught:
-        world.lead(tp)
+        world.lead(tp, topic_id=topic_id)
     return caught.value.code
 
 
@@ -43,7 +44,7 @@ def test_a_disk_failure_on_becoming_leader_affects_only_its_partitions() -> None
         world.lead(TP)
         world.append(b"before")
         disk.fail_disk_at(1, "/one")
-        assert refused(world, TP) is ErrorCode.KAFKA_STORAGE_ERROR
+        assert refused(world, TP, UUID(int=7)) is ErrorCode.KAFKA_STORAGE_ERROR, "the topic id cannot be written"
         assert world.failed == ["/one"]
 
     play(scene, disk=disk)

@@ -23,7 +23,9 @@ from kctl.server.loop.memory import (
     GROWTH_MAX,
     INTERVAL_MAX_S,
     INTERVAL_MIN_S,
+    RECENT_OBJECTS_MAX,
     YOUNG_OBJECTS,
+    Due,
     Memory,
     ThoroughCollections,
 )
@@ -36,6 +38,7 @@ from kctl.storage.log.log import Log
 from kctl.storage.segments.index_file import OffsetIndex
 from kctl.storage.segments.segment import Segment
 from kctl.testing.sim_loop import SimLoop, simulate
+from tests.rows import for_rows
 from tests.unit.handlers.disk import Disk
 
 
@@ -49,9 +52,9 @@ def times_of_collections(busy_shares: list[float]) -> list[float]:
     due = []
     for number, share in enumerate(busy_shares, 1):
         busy_s += share * period_s
-        if collections.is_due(number * period_s, busy_s, Memory(0, 0)):
+        if collections.due(number * period_s, busy_s, Memory(0, 0)) is Due.RECENT:
             due.append(number * period_s)
-            collections.collected(number * period_s, Memory(0, 0))
+            collections.collected(number * period_s, Memory(0, 0), Due.RECENT)
     return due
 
 
@@ -69,21 +72,34 @@ def test_an_idle_loop_collects_at_the_minimum_interval() -> None:
     ],
 )
 def test_much_growth_is_collected_and_then_taken_as_in_use(busy_share: float, growth: Memory) -> None:
-    before = Memory(1_000, 1_000)
-    after = Memory(1_000 + growth.blocks, 1_000 + growth.resident)
+    before = Memory(1 << 40, 1 << 40)
+    after = Memory(before.blocks + growth.blocks, before.resident + growth.resident)
     last = Memory(after.blocks + max(growth.blocks - 1, 0), after.resident + max(growth.resident - 1, 0))
     collections = ThoroughCollections(0.0, 0.0, before)
-    assert not collections.is_due(100.0, busy_share * 100, Memory(after.blocks - 1, after.resident - 1))
-    assert collections.is_due(105.0, busy_share * 105, after)
-    collections.collected(105.0, after)
-    assert not collections.is_due(200.0, busy_share * 200, last)
+    almost = Memory(after.blocks - 1, after.resident - 1)
+    assert collections.due(100.0, busy_share * 100, almost) is Due.NOTHING
+    assert collections.due(105.0, busy_share * 105, after) is Due.RECENT
+    collections.collected(105.0, after, Due.RECENT)
+    assert collections.due(200.0, busy_share * 200, last) is Due.NOTHING
+
+
+@for_rows("growth", [Memory(GROWTH_MAX, 0), Memory(0, GROWTH_BYTES_MAX)])
+def test_all_objects_are_visited_only_after_growth_as_by_a_leak(growth: Memory) -> None:
+    collections = ThoroughCollections(0.0, 0.0, Memory(0, 0))
+    less = Memory(max(growth.blocks - 1, 0), max(growth.resident - 1, 0))
+    assert collections.due(100.0, 0.0, less) is Due.RECENT
+    collections.collected(100.0, less, Due.RECENT)
+    assert collections.due(100.0 + INTERVAL_MIN_S, 0.0, growth) is Due.ALL
+    collections.collected(100.0 + INTERVAL_MIN_S, growth, Due.ALL)
+    doubled = Memory(2 * growth.blocks - 1, 2 * growth.resident - 1)
+    assert collections.due(200.0 + 2 * INTERVAL_MIN_S, 0.0, doubled) is Due.RECENT
 
 
 def test_bytes_that_come_and_go_cause_few_collections() -> None:
-    collections = ThoroughCollections(0.0, 0.0, Memory(0, 0))
-    assert not collections.is_due(BYTES_INTERVAL_S - 1, 0.0, Memory(0, 1 << 40))
-    assert collections.is_due(BYTES_INTERVAL_S, 0.0, Memory(0, 1 << 40))
-    assert not collections.is_due(BYTES_INTERVAL_S + 1, 0.0, Memory(0, GROWTH_BYTES_IDLE - 1))
+    collections = ThoroughCollections(0.0, 0.0, Memory(0, 1 << 40))
+    assert collections.due(BYTES_INTERVAL_S - 1, 0.0, Memory(0, 1 << 41)) is Due.NOTHING
+    assert collections.due(BYTES_INTERVAL_S, 0.0, Memory(0, (1 << 40) + GROWTH_BYTES_IDLE)) is Due.RECENT
+    assert collections.due(BYTES_INTERVAL_S + 1, 0.0, Memory(0, (1 << 40) + GROWTH_BYTES_IDLE - 1)) is Due.NOTHING
 
 
 def test_a_busy_loop_waits_for_an_idle_moment() -> None:
@@ -181,6 +197,7 @@ def test_what_runs_between_iterations_waits_for_its_interval() -> None:
 def test_a_thorough_collection_frees_frozen_cycles(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "CHECK_INTERVAL_S", 0.01)
     monkeypatch.setattr(memory, "INTERVAL_MIN_S", 0.0)
+    monkeypatch.setattr(memory, "_memory", iter([Memory(0, 0), *[Memory(1 << 60, 0)] * 10_000]).__next__)
 
     class Node:
         partner: Node
@@ -200,6 +217,20 @@ def test_a_thorough_collection_frees_frozen_cycles(monkeypatch: pytest.MonkeyPat
         collecting.cancel()
 
     asyncio.run(main())
+
+
+@pytest.mark.usefixtures("thresholds")
+@pytest.mark.parametrize("is_many", [False, True])
+def test_recent_objects_are_collected_if_they_are_few_and_frozen(is_many: bool) -> None:
+    gc.freeze()
+    kept: list[list[object]] = [[] for _ in range(RECENT_OBJECTS_MAX + 1 if is_many else 10)]
+    gc.collect()
+    gc.collect(1)
+    collected = gc.get_stats()[2]["collections"]
+    frozen = gc.get_freeze_count()
+    memory.freeze_recent()
+    assert gc.get_stats()[2]["collections"] - collected == (0 if is_many else 1)
+    assert gc.get_freeze_count() - frozen >= len(kept)
 
 
 def test_a_partition_is_freed_without_the_garbage_collector(tmp_path: Path) -> None:

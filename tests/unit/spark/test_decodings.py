@@ -16,6 +16,7 @@ from kctl.tables.exec.schema.column_types import (
     Columns,
     Decoding,
     Format,
+    Struct,
     Type,
     decoding_from_json,
     decoding_to_json,
@@ -206,10 +207,41 @@ def test_json_in_the_wire_format_of_a_registry_is_decoded_by_the_ids_of_the_subj
     ]
 
 
+def test_a_few_values_of_another_type_do_not_remove_a_field() -> None:
+    clean = [b'{"id": 1, "tags": ["x"], "who": {"name": "y"}}'] * 9
+    assert columns(JSON, samples={"orders": [*clean, b'{"id": "?", "tags": "x", "who": 3}']}) == {
+        "struct": {"id": "int64", "tags": {"list": "string"}, "who": {"struct": {"name": "string"}}}
+    }
+    assert columns(JSON, samples={"orders": [*clean, b'{"id": "?"}', b'{"id": [], "who": {"name": 1.5}}']}) == {
+        "struct": {"tags": {"list": "string"}, "who": {"struct": {"name": "string"}}}
+    }
+
+
+def test_a_member_with_the_name_of_an_alternative_has_no_column() -> None:
+    sample = [b'{"id": 1, "id__double": "x", "no__double": 2}']
+    assert columns(JSON, samples={"orders": sample}) == {"struct": {"id": "int64", "no__double": "int64"}}
+    held = Struct((("id", "int64"), ("id__double", "double")))
+    decoding = decided(JSON, samples={"orders": sample}, held=held)["orders"].value
+    values = [b'{"id": 0.5, "id__double": 7}', b'{"id": "x", "id__double": 0.5}']
+    decoded = BatchDecoder(Columns(value=decoding)).decode(pa.record_batch({"value": pa.array(values)}))
+    rows = decoded.fitting.to_pylist()
+    assert [row["value"] for row in rows] == [
+        {"id": None, "id__double": 0.5, "no__double": None},
+        {"id": None, "id__double": None, "no__double": None},
+    ]
+    assert [row["value_rest"] for row in rows] == ['{"id__double": 7}', '{"id": "x", "id__double": 0.5}']
+    assert decoded.misplaced == {
+        ("value.id__double", ""): (2, 0),
+        ("value.id", "int64"): (1, 1),
+    }
+
+
 def test_topics_of_one_table_have_the_same_columns() -> None:
     samples = {"orders": [b'{"id": 1, "a": "x"}'], "payments": [b'{"id": 0.5, "b": true}']}
     both = decided(JSON, samples=samples, is_shared=True)
     assert both["orders"] == both["payments"]
-    assert type_to_json(both["orders"].value.type) == {"struct": {"id": "int64", "a": "string", "b": "boolean"}}
+    assert type_to_json(both["orders"].value.type) == {
+        "struct": {"id": "int64", "a": "string", "b": "boolean", "id__double": "double"}
+    }
     apart = decided(JSON, samples=samples)
     assert type_to_json(apart["payments"].value.type) == {"struct": {"id": "double", "b": "boolean"}}

@@ -16,8 +16,9 @@ import pytest
 from kctl.errors import UsageError
 from kctl.tables.exec.outcome import BadRecords, DataLoss
 from kctl.tables.exec.schema.column_types import Format
+from kctl.tables.exec.selection.partitioning import Partitioning
 from kctl.tables.exec.targets.files import DiskFiles
-from kctl.tables.exports.summary import bad_reasons, rows_of
+from kctl.tables.exports.summary import bad_reasons, misfits_of, rows_of
 from kctl.tables.formats import iceberg
 from kctl.tables.formats.kinds import TableKind, TableOptions
 from kctl.tables.plans.decodings import DecodingOptions, FieldOptions
@@ -41,7 +42,7 @@ def with_bad_records(partition: int, offset: int) -> bytes:
     if offset % 5 == 4:
         return b"\xffbad %d" % offset
     more = {"sometimes": {"n": offset}} if offset % 7 == 5 else {}
-    return json.dumps({"partition": partition, "offset": offset, **more}).encode()
+    return json.dumps({"partition": partition, "offset": offset, "kind": offset % 2, **more}).encode()
 
 
 def with_new_field(partition: int, offset: int) -> bytes:
@@ -53,7 +54,11 @@ def with_new_field(partition: int, offset: int) -> bytes:
 
 def read(folder: Path, table: TableOptions) -> list[dict[str, Any]]:
     if table.kind is TableKind.PARQUET:
-        rows = [row for path in sorted(folder.glob("orders/*.parquet")) for row in pq.read_table(path).to_pylist()]
+        rows = [
+            row
+            for path in sorted(folder.glob("orders/**/*.parquet"))
+            for row in pq.read_table(path, partitioning=None).to_pylist()
+        ]
     elif table.kind is TableKind.DELTA:
         from deltalake import DeltaTable  # noqa: PLC0415
 
@@ -62,6 +67,10 @@ def read(folder: Path, table: TableOptions) -> list[dict[str, Any]]:
         with contextlib.closing(iceberg.default_catalog(folder)) as catalog:
             rows = catalog.load_table(("kafka", "orders")).scan().to_arrow().to_pylist()
     return sorted(rows, key=lambda row: (row["partition"], row["offset"]))
+
+
+def with_rest(folder: Path, table: TableOptions) -> list[dict[str, Any]]:
+    return [row for row in read(folder, table) if row["value_rest"]]
 
 
 def dead_letters(folder: Path) -> list[dict[str, Any]]:
@@ -86,7 +95,21 @@ def assert_exact(cluster: Cluster, folder: Path, table: TableOptions) -> None:
     assert not list(folder.rglob(".*.tmp"))
 
 
-@KINDS
+def misfits(folder: Path) -> int:
+    """The values of `sometimes`, which has no column, in all commits."""
+    commits = [json.loads(path.read_text()) for path in (folder / "_kctl" / "commits").glob("*.json")]
+    found = [misfit for commit in commits for misfit in commit.get("misfits", [])]
+    assert {(misfit["topic"], misfit["column"], misfit["type"]) for misfit in found} <= {
+        ("orders", "value.sometimes", "")
+    }
+    return sum(misfit["values"] for misfit in found)
+
+
+@pytest.mark.parametrize(
+    "table",
+    [*TABLES, TableOptions(partition_by=Partitioning("value.kind"))],
+    ids=["parquet", "iceberg", "delta", "partitioned"],
+)
 @pytest.mark.long
 def test_a_crash_at_any_step_loses_and_repeats_no_decoded_record(tmp_path: Path, table: TableOptions) -> None:
 
@@ -113,7 +136,33 @@ def test_a_crash_at_any_step_loses_and_repeats_no_decoded_record(tmp_path: Path,
         cluster.append(1, 4)
         run(cluster, folder, table=table, decoding=LENIENT)
         assert_exact(cluster, folder, table)
+        if table.kind is TableKind.PARQUET:
+            assert misfits(folder) == sum("sometimes" in row["value_rest"] for row in with_rest(folder, table))
     assert step > 9
+
+
+@KINDS
+def test_a_field_whose_type_changes_has_a_column_for_each_type(tmp_path: Path, table: TableOptions) -> None:
+    """No value becomes null, and the later values are in the columns of the same run."""
+    prices: list[Any] = [10, None, 20, 10.5, 30, -0.25, "free", "n/a"]
+    cluster = Cluster(1)
+    cluster.value = lambda partition, offset: json.dumps(
+        {"id": offset, "order": {"price": prices[offset % 8]}}
+    ).encode()
+    for count in (3, 3, 2):
+        cluster.append(0, count)
+        report = run(cluster, tmp_path, table=table, decoding=LENIENT)
+        assert not misfits_of(report)
+    rows = read(tmp_path, table)
+    assert [(row["value"]["id"], price_in(row["value"]["order"]), row["value_rest"]) for row in rows] == [
+        (offset, price, None) for offset, price in enumerate(prices)
+    ]
+    assert [rows[offset]["value"]["order"]["price"] for offset in (0, 2, 4)] == [10, 20, 30]
+
+
+def price_in(order: dict[str, Any]) -> Any:
+    values = [order.get(name) for name in ("price", "price__double", "price__string")]
+    return next((value for value in values if value is not None), None)
 
 
 @KINDS

@@ -17,6 +17,7 @@ from kctl.storage.files import Files
 from kctl.storage.log.appending import AppendResult
 from kctl.storage.log.log import Log
 from kctl.storage.log_manager import LogManager
+from kctl.system.steps import run_at_once
 from kctl.testing.sim_files import SimFiles
 from tests.unit.storage.log_builder import NOW_MS, read_records
 
@@ -97,7 +98,7 @@ class CleanerWorld:
 
     def clean(self) -> bool:
         """Performs one cleaning if one is due; returns whether it was."""
-        found = self.cleaner.next(self.now_ms)
+        found = run_at_once(self.cleaner.next(self.now_ms))
         if found is None:
             return False
         for work in self.cleaner.steps(*found, self.now_ms):

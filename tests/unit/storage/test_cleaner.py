@@ -14,6 +14,7 @@ from kctl.records.compression import Codec
 from kctl.records.control import ControlType, EndTransactionMarker, build_end_transaction_marker
 from kctl.records.header import Record, parse_header, seal
 from kctl.storage.cleaning.cleaning import CleaningAborted
+from kctl.system.steps import run_at_once
 from tests.rows import for_rows
 from tests.unit.storage.cleaner_world import COMPACTED, TP, CleanerWorld
 from tests.unit.storage.log_builder import read_records
@@ -261,7 +262,7 @@ def test_a_log_changed_during_its_cleaning_is_left_unchanged(what: str, when: in
         world.put((b"a", b"%d" % number))
         world.roll()
     world.log.config = replace(world.log.config, segment_bytes=200)
-    found = world.cleaner.next(world.now_ms)
+    found = run_at_once(world.cleaner.next(world.now_ms))
     assert found is not None
     log = world.log
     steps = world.cleaner.steps(*found, world.now_ms)
@@ -362,10 +363,10 @@ def test_the_dirtiest_log_comes_first() -> None:
         for _ in range(10):
             world.put((b"a", b"1"))
         world.roll()
-    first = world.cleaner.next(world.now_ms)
+    first = run_at_once(world.cleaner.next(world.now_ms))
     assert first is not None
     world.clean()
-    second = world.cleaner.next(world.now_ms)
+    second = run_at_once(world.cleaner.next(world.now_ms))
     assert second is not None
     assert {first[0], second[0]} == {world.manager.get(TP), other}
 

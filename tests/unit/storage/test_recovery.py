@@ -284,3 +284,13 @@ def test_batches_that_go_back_in_offsets_are_damage() -> None:
     segment.file.write_at(segment.size, value_batch(b"again", base_offset=1))
     assert machine.crash_and_reopen().log_end_offset == 2
     assert machine.values() == [b"a", b"b"]
+
+
+def test_epochs_that_are_not_in_their_file_yet_are_read_from_the_batches() -> None:
+    machine = LogOnDisk()
+    for epoch in (2, 5):
+        machine.log.assign_epoch(epoch, machine.log.log_end_offset)
+        machine.append(b"value", leader_epoch=epoch)
+    assert not machine.files.exists(f"{machine.directory}/leader-epoch-checkpoint")
+    log = machine.crash_and_reopen()
+    assert [(entry.epoch, entry.start_offset) for entry in log.leader_epochs.entries] == [(2, 0), (5, 1)]

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.peers.forked_kctl import ForkedKctl
+from tests.peers.fork_server import ForkServer
+from tests.peers.forked_kctl import ForkedKctl, program
+from tests.peers.probe import wait_until
 from tests.rows import for_rows
 
 TIMEOUT_S = 60
@@ -18,9 +22,11 @@ NOT_THERE = "127.0.0.1:1"
 
 @pytest.fixture(scope="module")
 def forked() -> Iterator[ForkedKctl]:
-    started = ForkedKctl()
-    yield started
-    started.close()
+    server = ForkServer(sys.executable)
+    connected = ForkedKctl(server.address)
+    yield connected
+    connected.close()
+    server.close()
 
 
 @pytest.mark.long
@@ -46,9 +52,23 @@ def test_each_command_has_its_own_environment(forked: ForkedKctl) -> None:
 
 
 def test_a_server_that_has_ended_is_an_error() -> None:
-    forked = ForkedKctl()
-    forked._server.kill()
-    forked._server.wait()
+    server = ForkServer(sys.executable)
+    forked = ForkedKctl(server.address)
+    server.process.kill()
+    server.process.wait()
     with pytest.raises(ConnectionError):
         forked.run(["--version"], stdin=b"", environment=os.environ, timeout_s=TIMEOUT_S)
     forked.close()
+    server.close()
+
+
+def test_a_program_has_folder_streams_and_signals_of_its_process(tmp_path: Path) -> None:
+    missing = subprocess.run(
+        [*program(), "dump-log", "no-such.log"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (missing.returncode, "no-such.log" in missing.stderr) == (2, True)
+    command = [*program(), "broker", "zookeeper-start", "--port", "0", "--data-dir", "zookeeper"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+        wait_until((tmp_path / "zookeeper").exists, what="the server", timeout_s=TIMEOUT_S)
+        process.terminate()
+        assert process.wait(TIMEOUT_S) in {0, -signal.SIGTERM}

@@ -105,7 +105,7 @@ class BrokerControlPlane:
         async with self._turn:
             self._check_epochs(request)
             try:
-                pieces = pieces_of_leader_and_isr(request, self._has_replica)
+                pieces = pieces_of_leader_and_isr(request, self._has_log)
                 await self._in_slices(pieces, apply, prepare=self._replicas.create_logs)
             finally:
                 self._replicas.discard_created_logs()
@@ -225,8 +225,8 @@ class BrokerControlPlane:
             self._notify_coordinators(partition)
         return errors
 
-    def _has_replica(self, topic_partition: TopicPartition) -> bool:
-        return topic_partition in self._replicas.partitions
+    def _has_log(self, topic_partition: TopicPartition) -> bool:
+        return topic_partition in self._replicas.logs.logs
 
     def _check_epochs(self, request: LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest) -> None:
         """Refuse requests for an earlier registration of this broker, and those of an earlier controller."""

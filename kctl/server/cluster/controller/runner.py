@@ -73,6 +73,10 @@ log = logging.getLogger(__name__)
 
 _FIRST_REBALANCE_S = 5.0
 _PARTITIONS_PER_LINE = 100
+_TOPICS_LISTED_PER_S = 10_000
+"""Names of topics that are read again because others appear: reading the list for each topic that is created takes
+longer the more there are.
+"""
 _AFTER_FAILURE_S = 1.0
 """Pause after an unexpected failure, so that a repeated one does not use all CPU time."""
 
@@ -115,6 +119,10 @@ class ControllerRunner:
         self._clock = clock
         self._inbox: asyncio.Queue[str | TopicPartition | Event | _PendingRequest] = asyncio.Queue()
         self._waiting: set[str] = set()
+        self._listed_s = 0.0
+        """When the names of all topics were read last."""
+        self._listing: asyncio.TimerHandle | None = None
+        """Reads them again."""
         self._channels = BrokerChannels(
             broker_id,
             local=local,
@@ -149,6 +157,8 @@ class ControllerRunner:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        if self._listing is not None:
+            self._listing.cancel()
         await self._channels.close()
         self.state.is_active = False
 
@@ -160,8 +170,24 @@ class ControllerRunner:
         elif isinstance(place, TopicNode):
             self._znodes.topic_changed(place.name)
             self.notify(CHANGED_TOPICS)
+        elif place == paths.TOPICS:
+            self._list_topics()
         elif place is not None:
             self.notify(place)
+
+    def topic_created(self, name: str) -> None:
+        """Note that this broker has created a topic, which is read before the list of all topics is."""
+        if self.state.is_active:
+            self._znodes.topic_changed(name)
+            self.notify(CHANGED_TOPICS)
+
+    def _list_topics(self) -> None:
+        """Queue a read of the names of all topics, later if there are many and they were read a short time ago."""
+        loop = asyncio.get_running_loop()
+        due_s = self._listed_s + len(self.state.topics) / _TOPICS_LISTED_PER_S
+        if self._listing is not None:
+            self._listing.cancel()
+        self._listing = loop.call_at(max(due_s, loop.time()), self.notify, paths.TOPICS)
 
     def notify(self, path: str) -> None:
         """Queue a read of what is under `path`; a path that is queued already is read once."""
@@ -261,6 +287,8 @@ class ControllerRunner:
         if path == paths.CONTROLLER:
             await self._elect()
         elif self.state.is_active:
+            if path == paths.TOPICS:
+                self._listed_s = asyncio.get_running_loop().time()
             for event in await self._znodes.read(path):
                 await self._feed(event)
         else:

@@ -178,7 +178,8 @@ def _fail_over(state: ControllerState, event: Elected) -> Decision:
         if is_slice_full(number):
             yield
         _start_partition(state, topic_partition)
-    decided = {**without_dead_brokers(state, everything), **without_restarted_brokers(state, event.returned)}
+    restarted = yield from without_restarted_brokers(state, event.returned)
+    decided = {**without_dead_brokers(state, everything), **restarted}
     yield
     deletions = yield from deletions_requested(state, DeletionsRead(event.deletions))
     # A topic that is being deleted gets no new states.

@@ -38,8 +38,10 @@ class TopicWriter:
         *,
         racks: Callable[[], Mapping[int, str | None]] = dict,
         has_topic_ids: bool = True,
+        created: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`racks` returns the racks of the live brokers, for a warning when replicas share one.
+        """`racks` returns the racks of the live brokers, for a warning when replicas share one; `created` is called
+        with each created topic.
 
         `has_topic_ids` is False while brokers older than 2.8 may be in the cluster.
         """
@@ -47,6 +49,7 @@ class TopicWriter:
         self._racks = racks
         self._random = random
         self._has_topic_ids = has_topic_ids
+        self._created = created
 
     async def create(self, name: str, assignment: Assignment, overrides: Mapping[str, str]) -> UUID:
         """Create a topic; return its id, ZERO_UUID if topics have none.  Raises ApiError(TOPIC_ALREADY_EXISTS)."""
@@ -59,6 +62,7 @@ class TopicWriter:
             await self._zookeeper.create(paths.topic(name), await encoded_topic(znode))
         except NodeExistsError as error:
             raise _exists(name) from error
+        self._created(name)
         self._warn_of_shared_racks(name, assignment)
         return ZERO_UUID if topic_id is None else topic_id
 

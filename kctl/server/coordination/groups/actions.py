@@ -9,6 +9,8 @@ from typing import NamedTuple, TypeAlias
 
 from kctl.errors import ErrorCode
 from kctl.model import ProducerIdAndEpoch, TopicPartition
+from kctl.server.coordination.consumer_groups.requests import Allowed, HeartbeatOutcome
+from kctl.server.coordination.consumer_groups.state import Change
 from kctl.server.coordination.groups.events import DecideOffsets, Event, ExpireOffsets, ForgetTopics, TimerKey, Token
 from kctl.server.coordination.groups.offsets import OffsetAndMetadata
 
@@ -107,7 +109,16 @@ class GroupOverview:
 
     group_id: str
     protocol_type: str
-    state: GroupState
+    state: str
+    """Of GroupState or ConsumerGroupState."""
+    type: GroupType
+
+
+class GroupType(StrEnum):
+    """The values are the texts in ListGroups responses."""
+
+    CLASSIC = "classic"
+    CONSUMER = "consumer"
 
 
 NO_GENERATION = -1
@@ -161,7 +172,9 @@ class DeleteOffsetsOutcome:
 
 
 CommitOutcome: TypeAlias = Mapping[TopicPartition, ErrorCode]
-Outcome: TypeAlias = JoinOutcome | SyncOutcome | LeaveOutcome | DeleteOffsetsOutcome | CommitOutcome | ErrorCode
+Outcome: TypeAlias = (
+    JoinOutcome | SyncOutcome | LeaveOutcome | DeleteOffsetsOutcome | CommitOutcome | HeartbeatOutcome | ErrorCode
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +212,26 @@ class PersistTombstones:
 
     partitions: tuple[TopicPartition, ...]
     is_group_gone: bool
+    consumer: tuple[Change, ...] = ()
+    """What deletes the records of a group of the consumer protocol."""
+
+
+@dataclass(frozen=True, slots=True)
+class PersistConsumerGroup:
+    """Write changes of a group of the consumer protocol to the log.  Results in AppendDone."""
+
+    append_id: int
+    changes: tuple[Change, ...]
+    deletes_classic: bool
+    """Delete the record of the classic group that it was."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResolveRegexes:
+    """Find the topics that match the regular expressions and that are not denied.  Results in RegexesResolved."""
+
+    regexes: tuple[str, ...]
+    denied: Allowed | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +273,8 @@ Action: TypeAlias = (
     | PersistGroup
     | PersistOffsets
     | PersistTombstones
+    | PersistConsumerGroup
+    | ResolveRegexes
     | ForgetTransaction
     | ScheduleTimer
     | CancelTimer

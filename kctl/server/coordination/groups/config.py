@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from kctl.config.broker import BrokerConfig
 from kctl.records.internal.topics import GROUP_METADATA_VALUE_VERSION, OFFSET_COMMIT_VALUE_VERSION
+from kctl.server.coordination.consumer_groups.requests import ConsumerGroupSettings
 from kctl.server.peers.versions import allows_static_members, group_metadata_value_version, offset_commit_value_version
 
 MINUTE_MS = 60_000
@@ -31,6 +32,8 @@ class GroupConfig:
     """From inter.broker.protocol.version, as the two below."""
     group_metadata_value_version: int = GROUP_METADATA_VALUE_VERSION
     allows_static_members: bool = True
+    consumer: ConsumerGroupSettings = field(default_factory=ConsumerGroupSettings)
+    """group.consumer.*"""
 
     @classmethod
     def of(cls, config: BrokerConfig) -> GroupConfig:
@@ -50,6 +53,14 @@ class GroupConfig:
             offset_commit_value_version=offset_commit_value_version(protocol_version),
             group_metadata_value_version=group_metadata_value_version(protocol_version),
             allows_static_members=allows_static_members(protocol_version),
+            consumer=ConsumerGroupSettings(
+                session_timeout_ms=config.group_consumer_session_timeout_ms,
+                heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
+                max_size=config.group_consumer_max_size,
+                assignors=tuple(config.group_consumer_assignors),
+                assignment_interval_ms=config.group_consumer_assignment_interval_ms,
+                regex_refresh_interval_ms=config.group_consumer_regex_refresh_interval_ms,
+            ),
         )
 
 

@@ -17,9 +17,13 @@ from dataclasses import replace
 from itertools import islice
 from uuid import UUID
 
-from kctl.errors import ErrorCode
+from kctl.errors import ApiError, ErrorCode
 from kctl.limits import REQUEST_ELEMENTS_PER_SLICE_MAX, SLICE_OBJECTS, Subject, bound
 from kctl.model import TopicPartition
+from kctl.server.coordination.consumer_groups.commits import fetch_error
+from kctl.server.coordination.consumer_groups.group import ConsumerGroup
+from kctl.server.coordination.consumer_groups.requests import HeartbeatOutcome, HeartbeatRequest, check_request
+from kctl.server.coordination.consumer_groups.state import ClusterTopics
 from kctl.server.coordination.groups.actions import (
     CommitOutcome,
     DeleteOffsetsOutcome,
@@ -105,6 +109,7 @@ GROUP_OFFSETS_MAX = bound(
 )
 
 
+NO_MEMBER: tuple[str | None, int] = (None, -1)
 OFFSET_OF_NOTHING = OffsetAndMetadata(offset=-1)
 DEAD_GROUP = GroupDescription(state=GroupState.DEAD, protocol_type="", protocol="", members=())
 
@@ -118,14 +123,25 @@ class GroupCoordinator:
         broker_id: int,
         config: GroupConfig,
         offsets_log: CoordinatorLog,
+        topics: ClusterTopics | None = None,
+        topic_names: Callable[[], Iterable[str]] = tuple,
         clock: Clock,
         timer: Timer,
         random: Random,
     ) -> None:
+        """`topics` and `topic_names` are for groups of the consumer protocol."""
         self._config = config
         self._random = random
         self._is_active = False
-        self._runner = GroupRunner(broker_id, config=config, offsets_log=offsets_log, clock=clock, timer=timer)
+        self._runner = GroupRunner(
+            broker_id,
+            config=config,
+            offsets_log=offsets_log,
+            topics=topics,
+            topic_names=topic_names,
+            clock=clock,
+            timer=timer,
+        )
         self._groups: HostedObjects[HostedGroup] = self._runner.hosted
         self.partitions = CoordinatorPartitions(broker_id, offsets_log, self._runner, clock)
         """The partitions of `__consumer_offsets` that this broker leads; notified of changes of leadership."""
@@ -216,12 +232,48 @@ class GroupCoordinator:
         self._runner.run(hosted, LeaveRequest(call, tuple(leavers)))
         return call.reply()
 
+    def consumer_heartbeat(self, group_id: str, request: HeartbeatRequest, version: int) -> Reply[HeartbeatOutcome]:
+        """ConsumerGroupHeartbeat: completes when what it changes is replicated, or at once."""
+        error = ErrorCode.NONE
+        try:
+            check_request(group_id, request, version, self._config.consumer)
+        except ApiError as refusal:
+            return HeartbeatOutcome(error=refusal.code, message=refusal.message)
+        error = self._status(group_id)
+        if error is ErrorCode.NONE and request.is_joining and self._runner.metadata_bytes > MEMBERS_METADATA_BYTES_MAX:
+            error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        error = error or self._creation_error(group_id)
+        if error is ErrorCode.NONE and group_id not in self._groups and not request.is_joining:
+            error = ErrorCode.GROUP_ID_NOT_FOUND
+        if error is not ErrorCode.NONE:
+            message = f"Consumer group {group_id} not found." if error is ErrorCode.GROUP_ID_NOT_FOUND else None
+            return HeartbeatOutcome(error=error, message=message)
+        call: ParkedCall[HeartbeatOutcome] = ParkedCall()
+        fresh_member_id = "" if request.member_id else str(self._fresh_uuid())
+        self._run_or_create(group_id, replace(request, token=call, fresh_member_id=fresh_member_id))
+        return call.reply()
+
+    def describe_consumer_group(self, group_id: str) -> tuple[ErrorCode, ConsumerGroup | None]:
+        """ConsumerGroupDescribe: GROUP_ID_NOT_FOUND for a group that is missing or of the classic protocol."""
+        error = self._status(group_id)
+        hosted = self._groups.get(group_id) if error is ErrorCode.NONE else None
+        consumer = None if hosted is None else hosted.group.consumer
+        return error or (ErrorCode.GROUP_ID_NOT_FOUND if consumer is None else ErrorCode.NONE), consumer
+
+    def is_missing(self, group_id: str) -> bool:
+        """Return whether this broker coordinates the group, and there is no such group."""
+        return group_id not in self._groups and self._status(group_id, may_be_empty=True) is ErrorCode.NONE
+
+    def has(self, group_id: str) -> bool:
+        """Return whether this broker coordinates the group, and the group exists."""
+        return group_id in self._groups
+
     def commit(self, group_id: str, request: CommitRequest) -> Reply[CommitOutcome]:
         """OffsetCommit: completes when the commits are in the log, or at once with an error."""
         error = self._status(group_id, may_be_empty=True)
         if error is ErrorCode.NONE and request.generation >= 0 and group_id not in self._groups:
             # A commit for a group that was deleted or has expired.
-            error = ErrorCode.ILLEGAL_GENERATION
+            error = ErrorCode.GROUP_ID_NOT_FOUND if request.knows_epochs else ErrorCode.ILLEGAL_GENERATION
         return self._run_commit(group_id, request, error)
 
     def commit_in_transaction(self, group_id: str, request: TransactionalCommit) -> Reply[CommitOutcome]:
@@ -242,11 +294,17 @@ class GroupCoordinator:
             self._runner.transaction_completed(led, TransactionEnd(producer_id, committed))
 
     def committed(
-        self, group_id: str, partitions: Iterable[TopicPartition] | None, *, require_stable: bool = False
+        self,
+        group_id: str,
+        partitions: Iterable[TopicPartition] | None,
+        *,
+        require_stable: bool = False,
+        member: tuple[str | None, int] = NO_MEMBER,
     ) -> tuple[ErrorCode, dict[TopicPartition, tuple[ErrorCode, OffsetAndMetadata]]]:
         """OffsetFetch: one error for the group, or one per partition; None means every partition with a commit.
 
-        A partition without a commit is not an error: it has offset -1.
+        A partition without a commit is not an error: it has offset -1.  `member` is the id and the epoch of a member of
+        the consumer protocol.
         """
         error = self._status(group_id, may_be_empty=True)
         if error is not ErrorCode.NONE:
@@ -254,6 +312,10 @@ class GroupCoordinator:
         hosted = self._groups.get(group_id)
         if hosted is None:
             return ErrorCode.NONE, dict.fromkeys(partitions or (), (ErrorCode.NONE, OFFSET_OF_NOTHING))
+        if hosted.group.consumer is not None:
+            error = fetch_error(hosted.group.consumer, *member)
+            if error is not ErrorCode.NONE:
+                return error, {}
         offsets = hosted.group.offsets
         found: dict[TopicPartition, tuple[ErrorCode, OffsetAndMetadata]] = {}
         for tp in list(offsets) if partitions is None else partitions:
@@ -269,13 +331,16 @@ class GroupCoordinator:
         return [] if hosted is None else list(hosted.group.offsets)
 
     def describe(self, group_id: str) -> tuple[ErrorCode, GroupDescription]:
-        """DescribeGroups: a group that does not exist is described as dead, without an error."""
+        """DescribeGroups: a group that does not exist, or is of the consumer protocol, is described as dead."""
         error = self._status(group_id, may_be_empty=True)
         hosted = self._groups.get(group_id) if error is ErrorCode.NONE else None
-        return error, DEAD_GROUP if hosted is None else hosted.group.describe()
+        is_described = hosted is not None and hosted.group.consumer is None
+        return error, hosted.group.describe() if hosted is not None and is_described else DEAD_GROUP
 
-    async def groups(self, states: Collection[str] = ()) -> tuple[ErrorCode, list[GroupOverview]]:
-        """ListGroups: the groups on this broker, in the given states if any are given; examines them in slices.
+    async def groups(
+        self, states: Collection[str] = (), types: Collection[str] = ()
+    ) -> tuple[ErrorCode, list[GroupOverview]]:
+        """ListGroups: the groups on this broker, of the given states and types if any are given, examined in slices.
 
         While a partition loads the list is incomplete, and the error is COORDINATOR_LOAD_IN_PROGRESS.
         """
@@ -290,7 +355,9 @@ class GroupCoordinator:
             present = (hosted for hosted in present if hosted.partition.is_served)
         overviews = (hosted.group.overview() for hosted in present)
         return error, [
-            overview async for overview in sliced(overviews, SLICE_OBJECTS) if not states or overview.state in states
+            overview
+            async for overview in sliced(overviews, SLICE_OBJECTS)
+            if (not states or overview.state in states) and (not types or overview.type in types)
         ]
 
     async def delete(self, group_id: str) -> ErrorCode:
@@ -301,7 +368,7 @@ class GroupCoordinator:
         """
         while (
             (found := self._groups.get(group_id)) is not None
-            and found.group.state is GroupState.EMPTY
+            and found.group.has_no_members
             and len(found.group.offsets) > REQUEST_ELEMENTS_PER_SLICE_MAX
         ):
             # Those of one slice; the next are selected after the pause, since the offsets may be others then.
@@ -384,12 +451,15 @@ class GroupCoordinator:
     def _allows_session_timeout(self, timeout_ms: int) -> bool:
         return self._config.group_min_session_timeout_ms <= timeout_ms <= self._config.group_max_session_timeout_ms
 
+    def _fresh_uuid(self) -> UUID:
+        return UUID(int=self._random.getrandbits(128), version=4)
+
     def _fresh_member_id(self, prefix: str) -> str:
         """Return a new member id; the prefix is truncated so that the id fits into a string of the protocol and the
         log.
         """
         kept = prefix.encode()[:MEMBER_ID_PREFIX_BYTES_MAX].decode(errors="ignore")
-        return f"{kept}-{UUID(int=self._random.getrandbits(128), version=4)}"
+        return f"{kept}-{self._fresh_uuid()}"
 
     def _run_commit(
         self, group_id: str, request: CommitRequest | TransactionalCommit, error: ErrorCode

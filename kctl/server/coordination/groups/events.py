@@ -13,6 +13,8 @@ from typing import NamedTuple, TypeAlias
 
 from kctl.errors import ErrorCode
 from kctl.model import ProducerIdAndEpoch, TopicPartition
+from kctl.server.coordination.consumer_groups.group import Changes
+from kctl.server.coordination.consumer_groups.requests import HeartbeatOutcome, HeartbeatRequest
 from kctl.server.coordination.groups.offsets import OffsetAndMetadata
 
 Token: TypeAlias = object
@@ -36,6 +38,10 @@ class TimerKind(StrEnum):
     SESSION = "session"
     JOIN = "join"
     SYNC = "sync"
+    CONSUMER_SESSION = "consumer session"
+    """The session of a member of the consumer protocol."""
+    REVOCATION = "revocation"
+    """The time that such a member has to revoke partitions."""
 
 
 class TimerKey(NamedTuple):
@@ -115,6 +121,8 @@ class CommitRequest:
     member_id: str = UNKNOWN_MEMBER
     group_instance_id: str | None = None
     generation: int = -1
+    knows_epochs: bool = False
+    """OffsetCommit v9+, without which members of the consumer protocol cannot commit."""
     offsets: Mapping[TopicPartition, OffsetAndMetadata]
 
 
@@ -140,6 +148,8 @@ class AppendDone:
     append_id: int
     error: ErrorCode
     base_offset: int = -1
+    is_written: bool = True
+    """False if the log has refused the batch, so that it never has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +214,14 @@ class DecideOffsets:
 
 
 @dataclass(frozen=True, slots=True)
+class RegexesResolved:
+    """The topics that match the regular expressions of a group, as of a version of the cluster's topics."""
+
+    matching: Mapping[str, frozenset[str]]
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
 class Continue:
     """The group does the next part of its unfinished work."""
 
@@ -229,6 +247,8 @@ Event: TypeAlias = (
     | ExpireOffsets
     | TransactionCompleted
     | DecideOffsets
+    | HeartbeatRequest
+    | RegexesResolved
     | Continue
     | Unload
 )
@@ -275,4 +295,17 @@ class CommitAppend:
     """The producer, if the commits are part of its transaction."""
 
 
-Append: TypeAlias = AssignmentAppend | ReplacementAppend | EmptyAppend | CommitAppend
+@dataclass(slots=True)
+class ConsumerAppend:
+    """Changes of a group of the consumer protocol that are being written."""
+
+    changes: Changes
+    waiting: list[tuple[Token, HeartbeatOutcome]]
+    """Heartbeats, whose outcome is valid when the changes are replicated."""
+    fenced: tuple[str, ...]
+    """The members that were removed."""
+    is_created: bool = False
+    """The group did not exist, or was a classic one."""
+
+
+Append: TypeAlias = AssignmentAppend | ReplacementAppend | EmptyAppend | CommitAppend | ConsumerAppend

@@ -44,11 +44,15 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from uuid import UUID
 
 from kctl.errors import ErrorCode, MalformedRequest
 from kctl.limits import Subject, bound
+from kctl.model import ZERO_UUID
 from kctl.protocol.codec import decode_body
 from kctl.protocol.consumer_protocol import ConsumerProtocolSubscription
+from kctl.server.coordination.consumer_groups.group import ConsumerGroup
+from kctl.server.coordination.consumer_groups.state import ClusterTopics
 from kctl.server.coordination.groups.actions import (
     PREVIOUS_STATES,
     Action,
@@ -56,6 +60,7 @@ from kctl.server.coordination.groups.actions import (
     GroupOverview,
     GroupSnapshot,
     GroupState,
+    GroupType,
     MemberDescription,
     MemberSnapshot,
 )
@@ -252,6 +257,28 @@ def subscribed_topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
 CONSUMER_PROTOCOL_TYPE = "consumer"
 
 
+class NoTopics:
+    """ClusterTopics of a group whose broker does not serve the consumer protocol."""
+
+    topics_version = 0
+
+    def topic_id(self, topic: str) -> UUID:
+        """Return the zero id."""
+        return ZERO_UUID
+
+    def topic_name(self, topic_id: UUID) -> str | None:
+        """Return None."""
+        return None
+
+    def partition_count(self, topic: str) -> int | None:
+        """Return None."""
+        return None
+
+    def partition_racks(self, topic: str) -> list[list[str]]:
+        """Return no partitions."""
+        return []
+
+
 @dataclass(slots=True)
 class InitialDelay:
     """The delay before the first generation: the current delay, and the longest further delay."""
@@ -282,6 +309,14 @@ class Group:
         self.has_new_member = False
         """A member joined during the initial delay, which extends it."""
         self.offsets = CommittedOffsets()
+        self.consumer: ConsumerGroup | None = None
+        """Its members, if it is a group of the consumer protocol; it is Empty otherwise then."""
+        self.topics: ClusterTopics = NoTopics()
+        self.sessions: dict[str, int] = {}
+        """When the session of each member of the consumer protocol ends; each has a timer."""
+        self.revocation_epochs: dict[str, int] = {}
+        """The epochs which members have to leave before their timer fires."""
+        self.last_consumer_append = 0
         self.appends: dict[int, Append] = {}
         self.unfinished: deque[Iterator[Sequence[Action]]] = deque()
         """Work for many members that has begun, see `step_through` in rebalance."""
@@ -302,11 +337,33 @@ class Group:
         """True if removing the group would lose nothing."""
         return (
             self.state is GroupState.EMPTY
+            and self.has_no_members
             and self.offsets.is_vacant
             and not self.members
             and not self.pending_members
             and not self.appends
         )
+
+    @property
+    def has_no_members(self) -> bool:
+        """True if there are no members of either protocol."""
+        return self.state is GroupState.EMPTY and (self.consumer is None or self.consumer.is_empty)
+
+    @property
+    def state_name(self) -> str:
+        """The state, as clients see it."""
+        is_consumer = self.consumer is not None and self.state is not GroupState.DEAD
+        return self.consumer.state.value if is_consumer and self.consumer is not None else self.state.value
+
+    @property
+    def member_count(self) -> int:
+        """The number of members of either protocol."""
+        return len(self.members) if self.consumer is None else len(self.consumer.members)
+
+    def forget_classic(self) -> None:
+        """Forget the generation of a classic group that has become one of the consumer protocol."""
+        self.generation = 0
+        self.protocol_type = self.protocol_name = self.leader = None
 
     @property
     def can_rebalance(self) -> bool:
@@ -362,12 +419,15 @@ class Group:
 
     def is_subscribed_to(self, topic: str) -> bool:
         """Return True if members subscribe to the topic, or if their subscriptions cannot be parsed."""
+        if self.consumer is not None:
+            return self.consumer.is_subscribed_to(topic)
         return self.subscribed_topics is None or topic in self.subscribed_topics
 
     @property
     def metadata_bytes(self) -> int:
         """The size of all members with their ids, protocols and metadata, and of ids that were given to new members."""
-        return self._protocol_support.metadata_bytes + self._ids_bytes
+        consumer_bytes = 0 if self.consumer is None else self.consumer.memory_bytes
+        return self._protocol_support.metadata_bytes + self._ids_bytes + consumer_bytes
 
     def add_pending(self, member_id: str) -> None:
         """Add a member id with which no client has joined yet."""
@@ -569,7 +629,9 @@ class Group:
 
     def overview(self) -> GroupOverview:
         """Return the group for ListGroups."""
-        return GroupOverview(self.group_id, self.protocol_type or "", self.state)
+        if self.consumer is not None:
+            return GroupOverview(self.group_id, CONSUMER_PROTOCOL_TYPE, self.state_name, GroupType.CONSUMER)
+        return GroupOverview(self.group_id, self.protocol_type or "", self.state_name, GroupType.CLASSIC)
 
     def _read_subscriptions(self) -> frozenset[str] | None:
         if not self.is_consumer_group:

@@ -18,9 +18,15 @@ from kctl.model import ProducerIdAndEpoch
 from kctl.records.build import build_batch
 from kctl.records.compression import Codec
 from kctl.records.header import Record
-from kctl.server.coordination.groups.actions import PersistGroup, PersistOffsets, PersistTombstones
+from kctl.server.coordination.groups.actions import (
+    PersistConsumerGroup,
+    PersistGroup,
+    PersistOffsets,
+    PersistTombstones,
+)
 from kctl.server.coordination.groups.config import GroupConfig
 from kctl.server.coordination.groups.records import (
+    consumer_group_records,
     group_record,
     group_record_in_pieces,
     offset_records,
@@ -99,11 +105,22 @@ class OffsetsWriter:
 
         def batch() -> bytes:
             now_ms = self._clock.now_ms()
-            return self._batch(
-                tombstones(group_id, action.partitions, is_group_gone=action.is_group_gone, timestamp_ms=now_ms)
-            )
+            records = tombstones(group_id, action.partitions, is_group_gone=action.is_group_gone, timestamp_ms=now_ms)
+            return self._batch(records + consumer_group_records(group_id, action.consumer, now_ms))
 
         self._append(partition, group_id, batch, required_acks=NO_ACKS)
+
+    def consumer_group(
+        self, partition: LedPartition[Any], group_id: str, action: PersistConsumerGroup
+    ) -> AppendOutcome | asyncio.Future[AppendOutcome]:
+        """Write changes of a group of the consumer protocol, in one batch."""
+
+        def batch() -> bytes:
+            now_ms = self._clock.now_ms()
+            records = tombstones(group_id, (), is_group_gone=action.deletes_classic, timestamp_ms=now_ms)
+            return self._batch(records + consumer_group_records(group_id, action.changes, now_ms))
+
+        return self._append(partition, group_id, batch, required_acks=self._required_acks)
 
     def _batch(self, records: Sequence[Record]) -> bytes:
         return build_batch(records, codec=self._codec)

@@ -31,6 +31,9 @@ from kctl.records.internal.topics import (
     encode_offset_commit_key,
     encode_offset_commit_value,
 )
+from kctl.server.coordination.consumer_groups.group import ConsumerGroup
+from kctl.server.coordination.consumer_groups.records import decode_key, decode_value, encode_key, encode_value
+from kctl.server.coordination.consumer_groups.state import Change, Key, RecordType
 from kctl.server.coordination.groups.actions import GroupSnapshot, MemberSnapshot
 from kctl.server.coordination.groups.config import GroupConfig
 from kctl.server.coordination.groups.group import Group
@@ -119,6 +122,14 @@ def tombstones(
     return [Record(_POSITION_IN_BATCH, timestamp_ms, key, None) for key in keys]
 
 
+def consumer_group_records(group_id: str, changes: Iterable[Change], timestamp_ms: int) -> list[Record]:
+    """Return the records of changes of a group of the consumer protocol."""
+    return [
+        Record(_POSITION_IN_BATCH, timestamp_ms, encode_key(group_id, change.key), encode_value(change))
+        for change in changes
+    ]
+
+
 def read_committed_offset(value: bytes, log_offset: int) -> Packed:
     """Return the committed offset in a record of the batch at `log_offset`.  Raises MalformedRequest.
 
@@ -205,6 +216,7 @@ def _member_snapshot(member: MemberMetadata) -> MemberSnapshot:
 
 
 KEY_VERSION_BYTES = 2
+GROUP_KEY = Key(RecordType.GROUP)
 _PARTITION = struct.Struct(">i")
 
 
@@ -235,6 +247,7 @@ class GroupPlayback:
 
     def __init__(self) -> None:
         self._groups: dict[str, GroupSnapshot] = {}
+        self._consumer_groups: dict[str, ConsumerGroup] = {}
         self._places: dict[bytes, _Place] = {}
         self._topics: defaultdict[str, dict[int, TopicPartition]] = defaultdict(dict)
         self._offsets: defaultdict[str, dict[TopicPartition, Packed]] = defaultdict(dict)
@@ -255,7 +268,7 @@ class GroupPlayback:
             self._offset(self._place(decoded, key), decoded.partition, record.value, header)
         elif isinstance(decoded, GroupMetadataKey):
             self._group(decoded.group, record.value)
-        elif isinstance(decoded, UnknownKey):
+        elif isinstance(decoded, UnknownKey) and not self._consumer_group(key, record.value):
             pass_over(decoded)
 
     def marker(self, record: Record, header: BatchHeader) -> None:
@@ -289,10 +302,13 @@ class GroupPlayback:
             group = Group.restored(group_id, config, self._groups.pop(group_id))
             self._restore_offsets(group, pending.pop(group_id, []))
             yield group
-        for group_id in chain(list(self._offsets), list(pending)):
+        for group_id in chain(list(self._consumer_groups), list(self._offsets), list(pending)):
             group = Group(group_id, config)
+            group.consumer = self._consumer_groups.pop(group_id, None)
             self._restore_offsets(group, pending.pop(group_id, []))
-            yield None if group.is_vacant else group
+            # The records of an empty group of the consumer protocol are deleted when it expires.
+            is_stored = group.consumer is not None and group.consumer.is_stored
+            yield None if group.is_vacant and not is_stored else group
 
     def _restore_offsets(self, group: Group, pending: list[tuple[int, TopicPartition, Packed]]) -> None:
         group.offsets.load(self._offsets.pop(group.group_id, {}))
@@ -326,8 +342,25 @@ class GroupPlayback:
         else:
             place.committed[tp] = packed
 
+    def _consumer_group(self, key: bytes, value: bytes | None) -> bool:
+        """Apply a record of a group of the consumer protocol; return False if it is of another kind."""
+        decoded = decode_key(key)
+        if decoded is None:
+            return False
+        group_id, changed = decoded
+        change = Change(changed, None if value is None else decode_value(changed.type, value))
+        group = self._consumer_groups.setdefault(group_id, ConsumerGroup())
+        group.apply(change)
+        if value is not None:
+            self._groups.pop(group_id, None)
+        if change == (GROUP_KEY, None):
+            del self._consumer_groups[group_id]
+        return True
+
     def _group(self, group_id: str, value: bytes | None) -> None:
         if value is None:
             self._groups.pop(group_id, None)
         else:
+            # The group was converted, or this is the last record of a classic one.
+            self._consumer_groups.pop(group_id, None)
             self._groups[group_id] = group_snapshot(decode_group_metadata_value(value))

@@ -15,13 +15,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import chain, islice
 from typing import assert_never, cast
 
+from kctl.errors import ErrorCode
 from kctl.limits import GROUP_MEMBERS_PER_STEP_MAX, REQUEST_ELEMENTS_PER_SLICE_MAX
 from kctl.model import GROUP_METADATA_TOPIC, TopicPartition
+from kctl.server.coordination.consumer_groups.regex.automaton import find_topics
+from kctl.server.coordination.consumer_groups.requests import HeartbeatRequest
+from kctl.server.coordination.consumer_groups.state import ClusterTopics
 from kctl.server.coordination.groups.actions import (
     Action,
     CancelTimer,
@@ -29,11 +33,13 @@ from kctl.server.coordination.groups.actions import (
     ForgetTransaction,
     GroupCounts,
     GroupState,
+    PersistConsumerGroup,
     PersistGroup,
     PersistOffsets,
     PersistTombstones,
     Removals,
     Repeat,
+    ResolveRegexes,
     Respond,
     ScheduleTimer,
 )
@@ -46,12 +52,13 @@ from kctl.server.coordination.groups.events import (
     ForgetTopics,
     GroupLoaded,
     Now,
+    RegexesResolved,
     TimerFired,
     TimerKey,
     TransactionCompleted,
     Unload,
 )
-from kctl.server.coordination.groups.group import Group
+from kctl.server.coordination.groups.group import Group, NoTopics
 from kctl.server.coordination.groups.offsets import OpenTransactions, TransactionEnd
 from kctl.server.coordination.groups.offsets_writer import OffsetsWriter
 from kctl.server.coordination.groups.records import GroupPlayback
@@ -60,6 +67,7 @@ from kctl.server.coordination.hosted import HostedObjects, Turns, taken, visit_a
 from kctl.server.coordination.partitions import LedPartition, play_back
 from kctl.server.coordination.ports import AppendOutcome, CoordinatorLog, outcome_of
 from kctl.server.coordination.replies import ParkedCall
+from kctl.server.loop.slices import run_steps, sliced_batches
 from kctl.system.environment import Clock, Timer, TimerTask
 
 log = logging.getLogger(__name__)
@@ -116,8 +124,17 @@ class GroupRunner:
     kind = "groups"
 
     def __init__(
-        self, broker_id: int, *, config: GroupConfig, offsets_log: CoordinatorLog, clock: Clock, timer: Timer
+        self,
+        broker_id: int,
+        *,
+        config: GroupConfig,
+        offsets_log: CoordinatorLog,
+        topics: ClusterTopics | None = None,
+        topic_names: Callable[[], Iterable[str]] = tuple,
+        clock: Clock,
+        timer: Timer,
     ) -> None:
+        """`topics` and `topic_names` are for groups of the consumer protocol."""
         self._turns = Turns(timer, GROUPS_PER_TURN)
         self._replies = Turns(timer, REPLIES_PER_TURN)
         self._pieces = Turns(timer, 1)
@@ -130,6 +147,9 @@ class GroupRunner:
         self._broker_id = broker_id
         self._config = config
         self._log = offsets_log
+        self._topics = NoTopics() if topics is None else topics
+        self._topic_names = topic_names
+        self._resolutions: set[asyncio.Task[None]] = set()
         self._writer = OffsetsWriter(offsets_log, config, clock)
         self._clock = clock
         self._timer = timer
@@ -157,6 +177,7 @@ class GroupRunner:
         group = hosted.group
         while inbox:
             state, generation = group.state, group.generation
+            epoch = 0 if group.consumer is None else group.consumer.epoch.epoch
             event = inbox.popleft()
             is_of_all = isinstance(event, _EVENTS_OF_ALL)
             waiting: deque[Respond] = deque()
@@ -178,6 +199,8 @@ class GroupRunner:
                 self.counts.completed_rebalances += 1
             # One line is enough for all groups of a partition, or of a check.
             is_changed = group.state is not state or group.generation != generation
+            if group.consumer is not None and isinstance(event, HeartbeatRequest | TimerFired):
+                self._log_epoch(group, epoch)
             if is_changed and not is_of_all and not isinstance(event, Unload):
                 self._log_change(group, state)
             if group.unfinished or hosted.record:
@@ -217,7 +240,9 @@ class GroupRunner:
 
         If the group is vacant afterwards, it is removed: refused requests use no memory.
         """
-        hosted = HostedGroup(Group(group_id, self._config), partition)
+        group = Group(group_id, self._config)
+        group.topics = self._topics
+        hosted = HostedGroup(group, partition)
         self.hosted.add(group_id, hosted)
         self.run(hosted, event)
         if hosted.group.is_vacant:
@@ -259,6 +284,7 @@ class GroupRunner:
             size += 1
             if group is not None:
                 size += _STEPS_PER_GROUP
+                group.topics = self._topics
                 self.hosted.add(group.group_id, HostedGroup(group, partition))
                 for producer_id in group.offsets.open_transactions:
                     self._transactions[partition].add(producer_id, group.group_id)
@@ -281,6 +307,8 @@ class GroupRunner:
 
     async def stop(self) -> None:
         """Return when all groups have processed what has happened."""
+        for task in self._resolutions:
+            task.cancel()
         while self._behind:
             visit_all(islice(taken(self._behind), GROUPS_PER_TURN), self._catch_up)
             await asyncio.sleep(0)
@@ -342,6 +370,12 @@ class GroupRunner:
                 self._batches += 1
                 outcome = self._writer.group(hosted.partition, hosted.group.group_id, action)
                 self._await_append(hosted, action.append_id, outcome, inbox)
+            case PersistConsumerGroup():
+                self._batches += 1
+                outcome = self._writer.consumer_group(hosted.partition, hosted.group.group_id, action)
+                self._await_append(hosted, action.append_id, outcome, inbox)
+            case ResolveRegexes():
+                self._resolve(hosted, action)
             case ForgetTransaction():
                 self._transactions[hosted.partition].discard(action.producer_id, hosted.group.group_id)
             case PersistTombstones():
@@ -374,11 +408,34 @@ class GroupRunner:
         if isinstance(outcome, asyncio.Future):
             outcome.add_done_callback(partial(self._appended, hosted, append_id))
         else:
-            inbox.append(AppendDone(append_id, outcome.error, outcome.base_offset))
+            is_written = outcome.error in {ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND}
+            inbox.append(AppendDone(append_id, outcome.error, outcome.base_offset, is_written))
 
     def _appended(self, hosted: HostedGroup, append_id: int, future: asyncio.Future[AppendOutcome]) -> None:
         outcome = outcome_of(future)
         self.run(hosted, AppendDone(append_id, outcome.error, outcome.base_offset))
+
+    def _resolve(self, hosted: HostedGroup, action: ResolveRegexes) -> None:
+        """Match the names of all topics in slices, in a task."""
+        version = self._topics.topics_version
+
+        async def find() -> None:
+            names = list(self._topic_names())
+            hidden: set[str] = set()
+            if action.denied is not None:
+                async for some in sliced_batches(names):
+                    hidden.update(action.denied(some))
+            matching = await run_steps(find_topics(action.regexes, [name for name in names if name not in hidden]))
+            self.run(hosted, RegexesResolved(matching, version))
+
+        task = asyncio.get_running_loop().create_task(find(), name=f"regexes-{hosted.group.group_id}")
+        self._resolutions.add(task)
+        task.add_done_callback(self._resolved)
+
+    def _resolved(self, task: asyncio.Task[None]) -> None:
+        self._resolutions.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("cannot match regular expressions of a group error=%r", error, exc_info=error)
 
     def _schedule(self, hosted: HostedGroup, action: ScheduleTimer) -> None:
         self._cancel(hosted, action.key)
@@ -407,6 +464,14 @@ class GroupRunner:
             task.cancel()
         hosted.timers.clear()
         self.hosted.remove(hosted.group.group_id, hosted)
+
+    def _log_epoch(self, group: Group, before: int) -> None:
+        consumer = group.consumer
+        if consumer is None or consumer.epoch.epoch == before:
+            return
+        message = "group epoch changed broker=%d group=%s from=%d to=%d members=%d state=%s"
+        epoch, count = consumer.epoch.epoch, len(consumer.members)
+        log.info(message, self._broker_id, group.group_id, before, epoch, count, consumer.state)
 
     def _log_change(self, group: Group, before: GroupState) -> None:
         log.info(

@@ -9,12 +9,14 @@ from __future__ import annotations
 from typing import assert_never
 
 from kctl.errors import ErrorCode
+from kctl.server.coordination.consumer_groups.requests import HeartbeatRequest
 from kctl.server.coordination.groups.actions import Action, Discard, GroupState, JoinOutcome, SyncOutcome
 from kctl.server.coordination.groups.events import (
     AppendDone,
     AssignmentAppend,
     CommitAppend,
     CommitRequest,
+    ConsumerAppend,
     Continue,
     DecideOffsets,
     DeleteGroup,
@@ -28,6 +30,7 @@ from kctl.server.coordination.groups.events import (
     JoinRequest,
     LeaveRequest,
     Now,
+    RegexesResolved,
     ReplacementAppend,
     SyncRequest,
     TimerFired,
@@ -48,6 +51,14 @@ from kctl.server.coordination.groups.rules.committing import (
     forget_topics,
     transaction_completed,
 )
+from kctl.server.coordination.groups.rules.consumer_group import (
+    consumer_append_done,
+    consumer_session_ended,
+    hear_member,
+    revocation_overdue,
+    start_sessions,
+    store_resolved,
+)
 from kctl.server.coordination.groups.rules.joining import assignment_stored, join, replacement_stored, sync
 from kctl.server.coordination.groups.rules.liveness import heartbeat, leave, session_ended
 from kctl.server.coordination.groups.rules.rebalance import (
@@ -61,7 +72,7 @@ from kctl.server.coordination.groups.rules.rebalance import (
     step_through,
     sync_time_is_up,
 )
-from kctl.server.coordination.replay import commit_error, group_error
+from kctl.server.coordination.replay import commit_error, group_error, heartbeat_error
 
 
 def step(group: Group, event: Event, now: Now) -> list[Action]:
@@ -81,6 +92,10 @@ def step(group: Group, event: Event, now: Now) -> list[Action]:
             _append_done(group, event, now, out)
         case TimerFired():
             _timer_fired(group, event, now, out)
+        case HeartbeatRequest():
+            hear_member(group, event, now, out)
+        case RegexesResolved():
+            store_resolved(group, event, now, out)
         case JoinRequest():
             join(group, event, now, out)
         case SyncRequest():
@@ -122,6 +137,8 @@ def _append_done(group: Group, event: AppendDone, now: Now, out: list[Action]) -
         case EmptyAppend():
             # Not stored: if it is restored, it has members that are gone, whose sessions expire again.
             pass
+        case ConsumerAppend():
+            consumer_append_done(group, append, heartbeat_error(event.error), out, is_written=event.is_written)
         case _:
             assert_never(append)
 
@@ -134,6 +151,10 @@ def _timer_fired(group: Group, event: TimerFired, now: Now, out: list[Action]) -
             join_time_is_up(group, now, out)
         case TimerKind.SYNC:
             sync_time_is_up(group, now, out)
+        case TimerKind.CONSUMER_SESSION:
+            consumer_session_ended(group, event.key.member_id, now, out)
+        case TimerKind.REVOCATION:
+            revocation_overdue(group, event.key.member_id, now, out)
         case _:
             assert_never(event.key.kind)
 
@@ -151,6 +172,7 @@ def _loaded(group: Group, now: Now, out: list[Action]) -> None:
                 expect_heartbeat(member, member.session_timeout_ms, now, of_one)
             yield of_one
 
+    start_sessions(group, now, out)
     if group.is_over_capacity:
         start_rebalance_if_possible(group, now, out)
     step_through(group, len(group.members), work(), out)

@@ -90,14 +90,16 @@ def families(sources: Sources) -> Iterator[Family | None]:
     """Yield the state of the coordinators.  None is a point at which other work may be done."""
     groups, transactions = sources.parts.groups, sources.parts.transactions
     states: Counter[GroupState] = Counter()
-    offsets = 0
+    offsets = total = 0
     hosted = groups.hosted.present()
     while batch := list(islice(hosted, _GROUPS_PER_SLICE)):
         for hosted_group in batch:
-            states[hosted_group.group.state] += 1
+            total += 1
+            if hosted_group.group.consumer is None:
+                states[hosted_group.group.state] += 1
             offsets += len(hosted_group.group.offsets)
         yield None
-    yield single(GROUPS, states.total())
+    yield single(GROUPS, total)
     yield single(OFFSETS, offsets)
     for state, definition in BY_STATE.items():
         yield single(definition, states[state])

@@ -36,9 +36,18 @@ APP_INFO = Definition(
 STARTED = Definition(
     "kafka.server", "app-info", "start-time-ms", Kind.GAUGE, "ms", "When the broker began to serve, since 1970", ("id",)
 )
+DENIED = Definition(
+    "kctl.server",
+    "Authorizer",
+    "DeniedPerSec",
+    Kind.METER,
+    "operations",
+    "Operations that the authorizer has denied, of the latest 100 combinations of these labels",
+    ("principal", "operation", "resource_type", "resource_name"),
+)
 LOOP_LAG = "kctl_event_loop_busy_seconds"
 
-DEFINITIONS = (STARTED, STATE, CLUSTER_ID, DISK_READ, DISK_WRITE, APP_INFO)
+DEFINITIONS = (STARTED, STATE, CLUSTER_ID, DISK_READ, DISK_WRITE, APP_INFO, DENIED)
 
 
 def families(sources: Sources) -> Iterator[Family]:
@@ -48,6 +57,21 @@ def families(sources: Sources) -> Iterator[Family]:
     yield Family(CLUSTER_ID, ((label_text(cluster_id=parts.cluster_id), 1),))
     yield Family(APP_INFO, ((label_text(id=str(parts.broker_id), version=__version__), 1),))
     yield Family(STARTED, ((label_text(id=str(parts.broker_id)), sources.started_ms),))
+    yield Family(
+        DENIED,
+        (
+            (
+                label_text(
+                    principal=denial.principal,
+                    operation=denial.operation.label,
+                    resource_type=denial.kind.label,
+                    resource_name=denial.name,
+                ),
+                count,
+            )
+            for denial, count in sources.denials()
+        ),
+    )
     used = disk_bytes()
     if used is not None:
         yield single(DISK_READ, used[0])

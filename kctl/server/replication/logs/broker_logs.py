@@ -19,7 +19,7 @@ from kctl.server.replication.logs.cleaners import LogCleaners
 from kctl.server.replication.logs.producer_expiry import ROUND_S, ProducerExpiry
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.storage.checkpointing import PlanSteps
-from kctl.storage.config import LogConfig
+from kctl.storage.config import FOREVER, LogConfig
 from kctl.storage.log.flushing import CheckpointPlan, FlushPlan, RemovalPlan
 from kctl.storage.log.log import Log
 from kctl.storage.log_manager import LogManager
@@ -117,6 +117,8 @@ _REMOVAL_CHECK_MS = 1_000
 _PLANS_PER_LOG_MAX = 100
 _PLANNED_PER_SLICE = 500
 """Logs whose flushes are planned, in about 1 ms, before other work may be done."""
+_SCANNED_PER_CHECK = 2_000
+"""Logs that one check looks at: 20,000 each second would cost 40 ms of it.  Those with flush.ms are in each check."""
 
 
 class LogTasks:
@@ -133,6 +135,10 @@ class LogTasks:
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._tasks: list[asyncio.Task[None]] = []
+        self._scanned = 0
+        """How many logs the checks of this round have looked at."""
+        self._timed: dict[Log, None] = {}
+        """The logs with flush.ms that checks have found."""
 
     def start(self, config: BrokerConfig) -> None:
         """Start all tasks at their configured intervals."""
@@ -193,9 +199,21 @@ class LogTasks:
 
     async def flush(self) -> None:
         """Flush closed segments, and the logs that flush.ms requires."""
-        async for logs in sliced_batches(self._logs.all(), _PLANNED_PER_SLICE):
+        async for logs in sliced_batches(self._checked_logs(), _PLANNED_PER_SLICE):
             for partition_log, plan in self._logs.plan_flushes(self._clock.now_ms(), logs):
                 await self._flush(partition_log, plan)
+
+    def _checked_logs(self) -> list[Log]:
+        """Return the next _SCANNED_PER_CHECK logs, and those with flush.ms that earlier checks have found."""
+        logs = self._logs.all()
+        start = self._scanned if self._scanned < len(logs) else 0
+        self._scanned = start + _SCANNED_PER_CHECK
+        some = logs[start : self._scanned]
+        checked = dict.fromkeys((*self._timed, *some))
+        self._timed = {
+            found: None for found in checked if found.config.flush_ms != FOREVER and self._logs.is_current(found)
+        }
+        return list(checked)
 
     async def _flush(self, partition_log: Log, first: FlushPlan) -> None:
         """Run a plan, and those for the closed segments that it leaves."""

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 from kctl.config.dynamic import ConfigView
+from kctl.server.loop.slices import run_steps
 from kctl.storage.cleaning.cleaner import CleanerBuffers, LogCleaner
 from kctl.storage.cleaning.cleaning import CleaningAborted
 from kctl.storage.log.log import Log
@@ -115,6 +116,8 @@ class LogCleaners:
         # A separate pool: cleaners may be delayed for long, and fsyncs must not wait for them.
         self._threads = ThreadPoolExecutor(_THREADS_MAX, thread_name_prefix="log-cleaner")
         self._looking: asyncio.Task[None] | None = None
+        self._selecting = asyncio.Lock()
+        """Held while a log is selected: two cleaners would select the same."""
         self._backoff_ms = 0
         """That for which the check waits now."""
         self._working: set[asyncio.Task[None]] = set()
@@ -138,12 +141,16 @@ class LogCleaners:
         await self.idle()
         self._threads.shutdown()
 
-    def start_idle_cleaners(self) -> None:
+    async def start_idle_cleaners(self) -> None:
         """Start every idle cleaner on the dirtiest log that no other one cleans."""
+        async with self._selecting:
+            await self._start_idle_cleaners()
+
+    async def _start_idle_cleaners(self) -> None:
         try:
             while not self._is_stopped and len(self._working) < self._configs.current.log_cleaner_threads:
-                due = self.cleaner.next(self._clock.now_ms())
-                if due is None:
+                due = await run_steps(self.cleaner.next(self._clock.now_ms()))
+                if due is None or self._is_stopped:
                     return
                 steps = self.cleaner.steps(*due, self._clock.now_ms())
                 task = asyncio.get_running_loop().create_task(
@@ -174,7 +181,7 @@ class LogCleaners:
     async def _look(self) -> None:
         while True:
             await asyncio.sleep(max(self._backoff_ms, _BACKOFF_MS_MIN) / 1000)
-            self.start_idle_cleaners()
+            await self.start_idle_cleaners()
 
     async def _clean(self, steps: Iterator[Callable[[], None]]) -> None:
         started_ms = self._clock.monotonic_ms()
@@ -189,7 +196,7 @@ class LogCleaners:
         else:
             self._done(self._clock.monotonic_ms() - started_ms)
             self._keys_bytes_max = max(self._keys_bytes_max, self.cleaner.statistics.keys_bytes)
-            self.start_idle_cleaners()
+            await self.start_idle_cleaners()
             self._return_memory()
 
     def _return_memory(self) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple, Protocol, runtime_checkable
 
+from kctl.limits import Subject, bound
 from kctl.output.log_lines import by_peer
 from kctl.security.acls import AclBinding, AclFilter, Operation, ResourceType
 from kctl.security.authorization import Client, Decision, Granted, java_address
@@ -118,6 +119,42 @@ def _values(question: Question, decision: Decision) -> tuple[object, ...]:
     )
 
 
+DENIALS_KEPT_MAX = bound(
+    Subject.ACLS,
+    "principals, operations and resources whose denials a broker counts for its metrics",
+    100,
+    "combinations",
+    on_excess="those that were denied longest ago are no longer counted",
+)
+
+
+class Denial(NamedTuple):
+    """An operation of a principal on a resource."""
+
+    principal: str
+    operation: Operation
+    kind: ResourceType
+    name: str
+
+
+class Denials:
+    """How often operations were denied, of the latest DENIALS_KEPT_MAX.  Owner: event loop."""
+
+    def __init__(self) -> None:
+        self._counts: dict[Denial, int] = {}
+
+    def add(self, denial: Denial) -> None:
+        """Count a denial."""
+        # Added again at the end: the first one is that which was denied longest ago.
+        self._counts[denial] = self._counts.pop(denial, 0) + 1
+        if len(self._counts) > DENIALS_KEPT_MAX:
+            del self._counts[next(iter(self._counts))]
+
+    def counts(self) -> list[tuple[Denial, int]]:
+        """Return the counts, the latest denial last."""
+        return list(self._counts.items())
+
+
 # Checks the permissions of a client: passes the check to the authorizer and logs the decision.
 #
 # Handlers use it through `RequestContext.allows` and the other methods of the context.
@@ -131,6 +168,7 @@ class Access:
         self._is_cached = isinstance(authorizer, CachedAuthorizer)
         self.granted: Granted = authorizer.granted if isinstance(authorizer, CachedAuthorizer) else {}
         """See AccessControl."""
+        self.denials = Denials()
         self.audited = audited
         """See AccessControl."""
         levels_changed()
@@ -159,7 +197,7 @@ class Access:
         if self._is_cached and decision.is_allowed:
             self.granted.setdefault(key, set()).add(name)
         if is_logged and (not decision.is_allowed or audited.allowed):
-            _log(decision, Question(peer.listener, client, operation, kind, name, api))
+            self._log(decision, Question(peer.listener, client, operation, kind, name, api))
         return decision.is_allowed
 
     def allows_on_any(self, peer: Peer, operation: Operation, kind: ResourceType, *, api: str) -> bool:
@@ -167,15 +205,15 @@ class Access:
         client = _client(peer.principal, peer.client_host)
         decision = self._authorizer.authorize_on_any(client, operation, kind)
         if not decision.is_allowed or audited.allowed:
-            _log(decision, Question(peer.listener, client, operation, kind, "(any)", api))
+            self._log(decision, Question(peer.listener, client, operation, kind, "(any)", api))
         return decision.is_allowed
 
-
-def _log(decision: Decision, question: Question) -> None:
-    if not decision.is_allowed:
+    def _log(self, decision: Decision, question: Question) -> None:
+        if decision.is_allowed:
+            log_allowed(question, decision)
+            return
         log_denied(question, decision)
-    else:
-        log_allowed(question, decision)
+        self.denials.add(Denial(question.client.principal, question.operation, question.kind, question.name))
 
 
 @lru_cache(maxsize=4_096)

@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
 from kctl.errors import UsageError
 from kctl.tables.exec.schema.column_types import Columns, Decoding, Format
+from kctl.tables.exec.schema.json_fields import Misplaced
 from kctl.tables.exec.selection.columns import REASON, fields_of
 
 # Port for decoding a column of keys or values, and its implementation for texts.
 #
 # Each value is decoded, or there is a reason why it does not fit.
+
+
+class Occurrences(NamedTuple):
+    """How often something occurs, and the index of the first record in which it does."""
+
+    times: int
+    first: int
 
 
 class DecodedColumn(NamedTuple):
@@ -23,6 +32,8 @@ class DecodedColumn(NamedTuple):
     arrays: Sequence[pa.Array]
     """As many as `fields_of` names."""
     misfits: Mapping[int, str]
+    misplaced: Mapping[Misplaced, Occurrences] = MappingProxyType({})
+    """The values that are in the column of the rest."""
 
 
 class ColumnDecoder(Protocol):
@@ -67,6 +78,8 @@ class DecodedBatch(NamedTuple):
 
     fitting: pa.RecordBatch
     misfits: pa.RecordBatch | None
+    misplaced: Mapping[Misplaced, Occurrences] = MappingProxyType({})
+    """The values that are in columns of the rest; indexes are those of the whole batch."""
 
 
 class BatchDecoder:
@@ -84,21 +97,24 @@ class BatchDecoder:
         """See DecodedBatch."""
         arrays: dict[str, pa.Array] = {}
         reasons: dict[int, str] = {}
+        misplaced: dict[Misplaced, Occurrences] = {}
         for name, (decoding, decoder) in self._decoders.items():
             decoded = decoder.decode(batch.column(name))
             for field, array in zip(fields_of(name, decoding), decoded.arrays, strict=True):
                 arrays[field.name] = array
             for index, reason in decoded.misfits.items():
                 reasons.setdefault(index, f"{name}: {reason}"[:REASON_CHARACTERS_MAX])
+            misplaced |= decoded.misplaced
         fitting = self._replaced(batch, arrays)
         if not reasons:
-            return DecodedBatch(fitting, None)
+            return DecodedBatch(fitting, None, misplaced)
         misfits = sorted(reasons)
         return DecodedBatch(
             fitting.filter(pa.array([index not in reasons for index in range(batch.num_rows)], pa.bool_())),
             batch.take(pa.array(misfits, pa.int64())).append_column(
                 REASON, pa.array([reasons[index] for index in misfits], pa.string())
             ),
+            misplaced,
         )
 
     def _replaced(self, batch: pa.RecordBatch, arrays: Mapping[str, pa.Array]) -> pa.RecordBatch:

@@ -5,8 +5,9 @@ has the numbers of its names and the offsets of its members (VariantEncoding.md 
 
 Values that differ only in white space and in the order of members have equal bytes: members are encoded in the order of
 their names, and all sizes are as small as possible.  Numbers have the types that parse_json of Spark gives them: whole
-numbers 8 to 64 bits; larger ones, and those with a fraction, decimals of up to 38 digits; all others, and those
-with an exponent, doubles.
+numbers 8 to 64 bits; larger ones, and those with a fraction, decimals of up to 38 digits; those with an exponent
+doubles.  Where that would lose digits, they are exact all the same: -0 is a double, and a number with an exponent a
+decimal.  What no type can have is refused.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import json
 import math
 import struct
 from collections.abc import Callable, Iterable, Sequence
-from decimal import Decimal
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal, InvalidOperation
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple, NoReturn
 
@@ -60,6 +61,7 @@ _DECIMAL_LIMIT = 10**_DECIMAL_DIGITS_MAX
 _INT64_LIMIT = 1 << 63
 
 _double = struct.Struct("<Bd").pack
+_MINUS_ZERO = _double(_DOUBLE, -0.0)
 _u32 = struct.Struct("<I").pack
 _int16, _int32, _int64 = struct.Struct("<Bh").pack, struct.Struct("<Bi").pack, struct.Struct("<Bq").pack
 _decimal4, _decimal8 = struct.Struct("<BBi").pack, struct.Struct("<BBq").pack
@@ -89,7 +91,7 @@ class VariantEncoder:
         if len(text) > EXPORT_VARIANT_BYTES_MAX:
             raise NotVariant(_TOO_LARGE)
         try:
-            parsed = _JSON.decode(text)
+            parsed = (_JSON_WITH_MINUS_ZERO if "-0" in text else _JSON).decode(text)
         except RecursionError:
             raise NotVariant(_TOO_DEEP) from None
         except json.JSONDecodeError:
@@ -208,6 +210,7 @@ _NOT_JSON = "it is not JSON"
 _TOO_LARGE = f"it is larger than {EXPORT_VARIANT_BYTES_MAX} bytes"
 _TOO_DEEP = "it has too many levels"
 _TOO_FAR = "a number is beyond the range of doubles"
+_TOO_LONG = f"a number has more than {_DECIMAL_DIGITS_MAX} digits"
 
 
 def _refuse(_constant: str) -> NoReturn:
@@ -224,18 +227,52 @@ def _number(text: str) -> bytes:
         except ValueError:  # it has an exponent
             pass
         else:
+            if not unscaled and text[0] == "-":
+                return _MINUS_ZERO
             if scale <= 9 and -(10**9) < unscaled < 10**9:
                 return _decimal4(_DECIMAL4, scale, unscaled)
             if -_DECIMAL_LIMIT < unscaled < _DECIMAL_LIMIT:
                 return _decimal(unscaled, scale)
+    return _long_number(text)
+
+
+def _long_number(text: str) -> bytes:
+    """Encode a number with an exponent, or with more digits than a decimal has: as double if that keeps its digits.
+
+    What neither a double nor a decimal has is the nearest double if it has up to 17 digits: these determine a double,
+    and other programs write that many where fewer would do.
+    """
+    try:
+        exact = Decimal(text)
+    except InvalidOperation:
+        raise NotVariant(_TOO_FAR) from None
     number = float(text)
-    if math.isinf(number):
+    if math.isinf(number) or (exact and not number):
         raise NotVariant(_TOO_FAR)
-    return _double(_DOUBLE, number)
+    if Decimal(repr(number)) == exact:
+        return _double(_DOUBLE, number)
+    _, digits, exponent = exact.normalize(_UNROUNDED).as_tuple()
+    assert isinstance(exponent, int)  # text is no infinity
+    scale = max(-exponent, 0)
+    if scale <= _DECIMAL_DIGITS_MAX and len(digits) + exponent + scale <= _DECIMAL_DIGITS_MAX:
+        return _decimal(int(exact.scaleb(scale, _UNROUNDED)), scale)
+    if len(digits) <= _DOUBLE_DIGITS:
+        return _double(_DOUBLE, number)
+    raise NotVariant(_TOO_LONG)
+
+
+_DOUBLE_DIGITS = 17
+_UNROUNDED = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
+
+
+def _zero_or_whole(text: str) -> bytes | int:
+    return _MINUS_ZERO if text == "-0" else int(text)
 
 
 _JSON = json.JSONDecoder(parse_float=_number, parse_constant=_refuse)
 """Numbers with a fraction or an exponent are encoded when they are parsed, because a float would not be exact."""
+_JSON_WITH_MINUS_ZERO = json.JSONDecoder(parse_float=_number, parse_int=_zero_or_whole, parse_constant=_refuse)
+"""For texts that may have the number -0, which no whole number or decimal is.  Its calls make it slower."""
 
 
 def _decimal(unscaled: int, scale: int) -> bytes:
@@ -255,10 +292,7 @@ def _integer(value: int) -> bytes:
         return _int64(_INT64, value)
     if -_DECIMAL_LIMIT < value < _DECIMAL_LIMIT:
         return _decimal(value, 0)
-    try:
-        return _double(_DOUBLE, float(value))
-    except OverflowError:
-        raise NotVariant(_TOO_FAR) from None
+    return _long_number(str(value))
 
 
 def _array(items: Sequence[bytes]) -> bytes:

@@ -6,7 +6,8 @@ As JSON, a type is a name or an object with one member:
     "variant"
     {"struct": {"id": "int64", "tags": {"list": "string"}, "prices": {"map": "double"}}}
 
-Columns of an export are only added.  A struct gets new fields at its end; a type never changes.
+Columns of an export are only added.  A struct gets new fields at its end; a type never changes.  If JSON values of a
+field `price` of type int64 become fractions, the column `price__double` is added, which has those that are no int64.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ EXPORT_SCHEMA_TYPES_MAX = bound(
 
 BINARY = "binary"
 STRING = "string"
+_JSON_SCALARS = ("int64", "double", STRING, "boolean")
 VARIANT = "variant"
 """A value of JSON of any kind; only a whole key or value has this type."""
 NAMES = {BINARY, STRING, VARIANT, "boolean", "int32", "int64", "float", "double", "date", "timestamp"}
@@ -117,6 +119,22 @@ class Columns:
 UNDECODED = Columns()
 
 
+def alternative_name(name: str, type_: str) -> str:
+    """Return the name of the column for values of a JSON field that have this type, and not that of its column."""
+    return f"{name}__{type_}"
+
+
+def alternatives(name: str, fields: Mapping[str, Type]) -> list[str]:
+    """Return the types of the columns beside that of a field, which have its values of other types."""
+    return [type_ for type_ in _JSON_SCALARS if fields.get(alternative_name(name, type_)) == type_]
+
+
+def is_alternative(name: str, fields: Mapping[str, object]) -> bool:
+    """Return whether a field has the name of an alternative of another field."""
+    base, _, type_ = name.rpartition("__")
+    return base in fields and type_ in _JSON_SCALARS
+
+
 def is_column_name(name: str) -> bool:
     """Return whether all kinds of tables accept the name of a field."""
     return bool(_NAME.fullmatch(name))
@@ -192,15 +210,18 @@ def extended(held: Type, new: Type, name: str, *, is_strict: bool = True, widens
     """`held` with the fields that only `new` has.
 
     `widens`: no file has the type yet, so that numbers may get a wider type.  If the types of a field differ
-    otherwise, it keeps the first one, or with `is_strict` UsageError is raised.
+    otherwise, with `is_strict` UsageError is raised; else the field keeps the first one, and the struct gets an
+    alternative for the second, unless that is no scalar.
     """
     match held, new:
         case Struct(fields), Struct(more):
             added = dict(more)
-            merged = [
-                (child, extended(type_, added.pop(child, type_), f"{name}.{child}", is_strict=is_strict, widens=widens))
-                for child, type_ in fields
-            ]
+            merged = []
+            for child, type_ in fields:
+                other = added.pop(child, type_)
+                merged.append((child, extended(type_, other, f"{name}.{child}", is_strict=is_strict, widens=widens)))
+                if not is_strict and isinstance(other, str) and other not in {type_, "int64" * (type_ == "double")}:
+                    added.setdefault(alternative_name(child, other), other)
             return Struct((*merged, *_without_case_twins(merged, added)))
         case ListOf(item), ListOf(other):
             return ListOf(extended(item, other, f"{name}[]", is_strict=is_strict, widens=widens))

@@ -1,196 +1,184 @@
 """JSON values and the types of columns: inference from a sample, and the division of a value by a type.  Pure.
 
-Inference: whole numbers are int64, others double, both together double; texts are strings.  A field that has values of
-several kinds, whole numbers beyond 64 bits, or nothing but nulls and empty lists and objects has no column.
+Inference: a field has the type of the majority of its values, if that is MAJORITY_PERCENT of those in the sample that
+are not null.  Whole numbers are int64, others double, both together double; texts are strings.  A field without such a
+majority, with mostly whole numbers beyond 64 bits, or with nothing but empty lists and objects has no column.
 
-Nothing of a value is lost: what has no column, or another type than its column, is in the rest, with the structure of
+Nothing of a value is lost: what has no column, or another type than its columns, is in the rest, with the structure of
 the value, but without nulls.  A list with such an item is in the rest as a whole.
 """
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Iterable
-from typing import Any, NoReturn
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
-from kctl.limits import EXPORT_COLUMN_DEPTH_MAX, EXPORT_COLUMNS_MAX, Subject, bound
-from kctl.tables.exec.schema.column_types import STRING, ListOf, Struct, Type, is_column_name, kind_of
-
-EXPORT_JSON_DEPTH_MAX = bound(
-    Subject.EXPORTS,
-    "levels of objects and lists in a key or value of JSON in an export",
-    500,
-    "levels",
-    on_excess="the record cannot be decoded: --on-bad-record",
+from kctl.limits import EXPORT_COLUMN_DEPTH_MAX, EXPORT_COLUMNS_MAX
+from kctl.tables.exec.schema.column_types import (
+    STRING,
+    ListOf,
+    Struct,
+    Type,
+    alternative_name,
+    alternatives,
+    is_alternative,
+    is_column_name,
+    kind_of,
 )
-
+from kctl.tables.exec.schema.json_text import NotJson, Number, parse
 
 NOTHING: Any = object()
 """The absence of a rest; None is the JSON value null."""
-_INT64 = range(-(2**63), 2**63)
-_UNKNOWN = "unknown"
-"""The type of nulls and of empty lists and objects, which determine none."""
-_MIXED = "mixed"
-
-
-_NOT_JSON = "it is not JSON"
-_TOO_DEEP = "it has too many levels"
-
-
-class NotJson(Exception):
-    """A value is not JSON; the message is the reason."""
-
-
-def parse(text: str | bytes) -> Any:
-    """Return the JSON value.  Raises NotJson, also for NaN and infinite numbers."""
-    try:
-        value = json.loads(text, parse_constant=_refuse)
-    except RecursionError:
-        raise NotJson(_TOO_DEEP) from None
-    except (json.JSONDecodeError, UnicodeDecodeError):
-        raise NotJson(_NOT_JSON) from None
-    except ValueError:  # more digits than Python reads
-        raise NotJson("a number is beyond the range of doubles") from None
-    if _is_deep(text, value):
-        raise NotJson(_TOO_DEEP)
-    return value
-
-
-def _is_deep(text: str | bytes, value: Any) -> bool:
-    """Return whether a value has more than EXPORT_JSON_DEPTH_MAX levels.
-
-    Python's own bound depends on the stack of the caller, so that two attempts of a task could disagree.
-    """
-    count = text.count("[") + text.count("{") if isinstance(text, str) else text.count(b"[") + text.count(b"{")
-    if count <= EXPORT_JSON_DEPTH_MAX:
-        return False
-    level = [value]
-    for _ in range(EXPORT_JSON_DEPTH_MAX + 1):
-        inner = [
-            element.values() if isinstance(element, dict) else element
-            for element in level
-            if isinstance(element, dict | list)
-        ]
-        level = [element for items in inner for element in items]
-        if not inner:
-            return False
-    return True
-
-
-def _refuse(_constant: str) -> NoReturn:
-    raise NotJson(_NOT_JSON)
+MAJORITY_PERCENT = 90
+_INT64_END = 2**63
+WHOLE_END = 2.0**53
+"""Below this number, doubles have every whole number; this or a larger one may have been rounded."""
+_OBJECT, _LIST, _OTHER = "object", "list", "other"
 
 
 def inferred(texts: Iterable[str | bytes]) -> Struct:
     """Return the columns of JSON objects; texts that are not objects are ignored."""
-    found: Type = Struct()
+    sample = _Sample()
     for text in texts:
         try:
             value = parse(text)
         except NotJson:
             continue
         if isinstance(value, dict):
-            found = _merged(found, _type_of(value, 0))
-    kept = _pruned(found, [EXPORT_COLUMNS_MAX])
+            sample.add(value, 0)
+    kept = sample.type([EXPORT_COLUMNS_MAX])
     return kept if isinstance(kept, Struct) else Struct()
 
 
-def _type_of(value: Any, depth: int) -> Type:
-    if depth > EXPORT_COLUMN_DEPTH_MAX:
-        return _MIXED
+class _Sample:
+    """The values of a field in a sample."""
+
+    def __init__(self) -> None:
+        self._kinds: Counter[str] = Counter()
+        self._members: dict[str, _Sample] = {}
+        """Of values that are objects."""
+        self._items: _Sample | None = None
+        """Of values that are lists."""
+
+    def add(self, value: Any, depth: int) -> None:
+        """Count a value; null has no kind."""
+        if value is None:
+            return
+        kind = _OTHER if depth > EXPORT_COLUMN_DEPTH_MAX else _kind(value)
+        self._kinds[kind] += 1
+        if kind == _OBJECT:
+            for name, member in value.items():
+                self._members.setdefault(name, _Sample()).add(member, depth + 1)
+        elif kind == _LIST:
+            self._items = self._items or _Sample()
+            for item in value:
+                self._items.add(item, depth + 1)
+
+    def type(self, room: list[int]) -> Type | None:
+        """Return the type of the column, or None; `room` is the number of columns that may still be added."""
+        kinds = self._kinds.copy()
+        if "double" in kinds:
+            kinds["double"] += kinds.pop("int64", 0)
+        ((kind, count),) = kinds.most_common(1) or [(_OTHER, 0)]
+        if kind == _OTHER or count * 100 < kinds.total() * MAJORITY_PERCENT:
+            return None
+        if kind == _OBJECT:
+            return self._struct(room)
+        if kind == _LIST:
+            item = self._items.type(room) if self._items else None
+            return None if item is None else ListOf(item)
+        if not room[0]:
+            return None
+        room[0] -= 1
+        return kind
+
+    def _struct(self, room: list[int]) -> Struct | None:
+        kept: list[tuple[str, Type]] = []
+        taken: set[str] = set()
+        for name, member in self._members.items():
+            if name.lower() in taken or not is_column_name(name) or is_alternative(name, self._members):
+                continue
+            if (type_ := member.type(room)) is not None:
+                kept.append((name, type_))
+                taken.add(name.lower())
+        return Struct(tuple(kept)) if kept else None
+
+
+def _kind(value: Any) -> str:
     match value:
-        case None:
-            return _UNKNOWN
         case bool():
             return "boolean"
         case int():
-            return "int64" if value in _INT64 else _MIXED
+            return "int64" if -_INT64_END <= value < _INT64_END else _OTHER
         case float():
-            return "double" if math.isfinite(value) else _MIXED
+            return "double" if math.isfinite(value) else _OTHER
         case str():
             return STRING
         case dict():
-            return Struct(tuple((name, _type_of(member, depth + 1)) for name, member in value.items()))
-    item: Type = _UNKNOWN
-    for element in value:
-        item = _merged(item, _type_of(element, depth + 1))
-    return ListOf(item)
+            return _OBJECT
+    return _LIST
 
 
-def _merged(a: Type, b: Type) -> Type:
-    match a, b:
-        case (_, "unknown"):
-            return a
-        case ("unknown", _):
-            return b
-        case Struct(fields), Struct(more):
-            together = dict(fields)
-            for name, field_type in more:
-                together[name] = _merged(together.get(name, _UNKNOWN), field_type)
-            return Struct(tuple(together.items()))
-        case ListOf(item), ListOf(other):
-            return ListOf(_merged(item, other))
-        case ("int64", "double") | ("double", "int64"):
-            return "double"
-    return a if a == b else _MIXED
+class Misplaced(NamedTuple):
+    """Where a value is in the rest instead of a column, such as `value.items[].price`."""
+
+    path: str
+    wanted: str
+    """The type of the column; empty if there is none."""
 
 
-def _pruned(type_: Type, room: list[int]) -> Type | None:
-    """Return the type without fields that have no column; `room` is the number of columns that may still be added."""
-    match type_:
-        case Struct(fields):
-            kept: list[tuple[str, Type]] = []
-            taken: set[str] = set()
-            for name, field_type in fields:
-                if name.lower() in taken or not is_column_name(name):
-                    continue
-                if (pruned := _pruned(field_type, room)) is not None:
-                    kept.append((name, pruned))
-                    taken.add(name.lower())
-            return Struct(tuple(kept)) if kept else None
-        case ListOf(item):
-            pruned = _pruned(item, room)
-            return None if pruned is None else ListOf(pruned)
-    if type_ in {_UNKNOWN, _MIXED} or not room[0]:
-        return None
-    room[0] -= 1
-    return type_
+NAME_CHARACTERS_MAX = 100
+"""Of a name that only records have, in a path."""
 
 
-def divided(value: Any, type_: Type, path: str, misfits: list[str]) -> tuple[Any, Any]:
-    """Return what fits the type, and the rest.
-
-    Adds a text for each value of another type than its column to `misfits`.
-    """
+def divided(value: Any, type_: Type, path: str, misplaced: list[Misplaced]) -> tuple[Any, Any]:
+    """Return what fits the type, and the rest, whose values are added to `misplaced`."""
     if value is None:
         return None, NOTHING
     match type_:
         case Struct(fields) if isinstance(value, dict):
-            return _divided_object(value, dict(fields), path, misfits)
+            return _divided_object(value, dict(fields), path, misplaced)
         case ListOf(item) if isinstance(value, list):
-            pairs = [divided(element, item, f"{path}[]", misfits) for element in value]
+            pairs = [divided(element, item, f"{path}[]", misplaced) for element in value]
             is_whole = all(rest is NOTHING for _, rest in pairs)
             return [fitting for fitting, _ in pairs], NOTHING if is_whole else value
         case str() if _fits(value, type_):
-            return float(value) if type_ == "double" else value, NOTHING
-    misfits.append(f"{path} is not {kind_of(type_)}")
+            return _converted(value, type_), NOTHING
+    misplaced.append(Misplaced(path, kind_of(type_)))
     return None, value
 
 
 def _divided_object(
-    value: dict[str, Any], fields: dict[str, Type], path: str, misfits: list[str]
+    value: dict[str, Any], fields: dict[str, Type], path: str, misplaced: list[Misplaced]
 ) -> tuple[dict[str, Any], Any]:
     fitting: dict[str, Any] = {}
     rest: dict[str, Any] = {}
     for name, member in value.items():
-        if name in fields:
-            fitting[name], left = divided(member, fields[name], f"{path}.{name}", misfits)
-        else:
-            left = NOTHING if member is None else member
+        left: Any = NOTHING
+        if name in fields and not is_alternative(name, fields):
+            count = len(misplaced)
+            fitting[name], left = divided(member, fields[name], f"{path}.{name}", misplaced)
+            if left is not NOTHING and (other := _alternative(name, member, fields)):
+                del misplaced[count:]
+                fitting[name], fitting[alternative_name(name, other)] = None, _converted(member, other)
+                left = NOTHING
+        elif member is not None:
+            left = member
+            misplaced.append(Misplaced(f"{path}.{name[:NAME_CHARACTERS_MAX]}", ""))
         if left is not NOTHING:
             rest[name] = left
     return fitting, rest or NOTHING
+
+
+def _alternative(name: str, value: Any, fields: Mapping[str, Type]) -> str | None:
+    """Return the type of the column with other values of a member that the value fits."""
+    return next((type_ for type_ in alternatives(name, fields) if _fits(value, type_)), None)
+
+
+def _converted(value: Any, type_: str) -> Any:
+    return float(value) if type_ == "double" else int(value) if type_ == "int64" else value
 
 
 def _fits(value: Any, type_: str) -> bool:
@@ -198,17 +186,22 @@ def _fits(value: Any, type_: str) -> bool:
         case bool():
             return type_ == "boolean"
         case int():
-            return value in _INT64 if type_ == "int64" else type_ == "double" and _is_finite(value)
-        case float():
+            if type_ == "int64":
+                return -_INT64_END <= value < _INT64_END
+            return type_ == "double" and _is_exact(value)
+        case Number():
+            if type_ == "int64":
+                return value.is_integer() and abs(value) < WHOLE_END
             return type_ == "double" and math.isfinite(value)
         case str():
             return type_ == STRING and _is_utf8(value)
     return False
 
 
-def _is_finite(value: int) -> bool:
+def _is_exact(value: int) -> bool:
+    """Return whether a double has the number: all up to 2^53, and some larger ones."""
     try:
-        return math.isfinite(float(value))
+        return int(float(value)) == value
     except OverflowError:
         return False
 

@@ -17,6 +17,7 @@ from kctl.server.cluster.controller.actions import Action, CompleteRequest, LogE
 from kctl.server.cluster.controller.events import ZNODE, ElectionRequested, RebalanceDue, StatesWritten
 from kctl.server.cluster.controller.rules.decisions import Decision, RequestBatch, is_slice_full
 from kctl.server.cluster.controller.state import ControllerState, PartitionPhase, ReplicaPhase
+from kctl.system.steps import Steps
 
 # The four ways in which the controller elects a partition leader. Kafka: PartitionLeaderElectionAlgorithms.
 #
@@ -164,7 +165,7 @@ def without_dead_brokers(
 
 def without_restarted_brokers(
     state: ControllerState, returned: Mapping[TopicPartition, frozenset[int]]
-) -> dict[TopicPartition, LeaderAndIsr]:
+) -> Steps[dict[TopicPartition, LeaderAndIsr]]:
     """Return the states whose ISR includes restarted brokers, with these removed if other ISR members have not
     restarted.
 
@@ -176,7 +177,9 @@ def without_restarted_brokers(
     restarts can be distinguished from these.
     """
     changed: dict[TopicPartition, LeaderAndIsr] = {}
-    for topic_partition, brokers in returned.items():
+    for number, (topic_partition, brokers) in enumerate(returned.items()):
+        if is_slice_full(number):
+            yield
         known = state.leaders[topic_partition]
         may_lead = state.live_for(topic_partition)
         alive = tuple(broker_id for broker_id in known.isr if broker_id in may_lead)

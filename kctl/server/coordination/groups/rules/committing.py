@@ -8,6 +8,7 @@ from dataclasses import replace
 from kctl.errors import ErrorCode
 from kctl.limits import REQUEST_ELEMENTS_PER_SLICE_MAX
 from kctl.model import TopicPartition
+from kctl.server.coordination.consumer_groups.commits import commit_error, transactional_commit_error
 from kctl.server.coordination.groups.actions import (
     Action,
     DeleteOffsetsOutcome,
@@ -34,6 +35,7 @@ from kctl.server.coordination.groups.events import (
 )
 from kctl.server.coordination.groups.group import Group
 from kctl.server.coordination.groups.offsets import OffsetAndMetadata
+from kctl.server.coordination.groups.rules.consumer_group import tombstones_of
 from kctl.server.coordination.groups.rules.rebalance import expect_heartbeat
 
 
@@ -95,7 +97,7 @@ def delete_group(group: Group, event: DeleteGroup, now: Now, out: list[Action]) 
     """Delete a group without members, else NON_EMPTY_GROUP."""
     if group.state is GroupState.DEAD:
         out.append(Respond(event.token, ErrorCode.GROUP_ID_NOT_FOUND))
-    elif group.state is not GroupState.EMPTY:
+    elif not group.has_no_members:
         out.append(Respond(event.token, ErrorCode.NON_EMPTY_GROUP))
     else:
         removed = group.offsets.remove(group.offsets.known())
@@ -111,7 +113,7 @@ def delete_offsets(group: Group, event: DeleteOffsets, now: Now, out: list[Actio
     if group.state is not GroupState.EMPTY and not group.is_consumer_group:
         out.append(Respond(event.token, DeleteOffsetsOutcome(ErrorCode.NON_EMPTY_GROUP, {})))
         return
-    is_empty = group.state is GroupState.EMPTY
+    is_empty = group.has_no_members
     errors = {
         tp: ErrorCode.NONE if is_empty or not group.is_subscribed_to(tp.topic) else ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
         for tp in event.partitions
@@ -159,6 +161,10 @@ def java_length(text: str) -> int:
 def _commit_error(group: Group, event: CommitRequest) -> ErrorCode:
     if group.state is GroupState.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if group.consumer is not None:
+        consumer, topics, epoch = group.consumer, group.topics, event.generation
+        knows = event.knows_epochs
+        return commit_error(consumer, event.member_id, epoch, event.offsets, topics, knows_epochs=knows)
     if group.is_fenced(event.member_id, event.group_instance_id):
         return ErrorCode.FENCED_INSTANCE_ID
     if event.generation < 0 and group.state is GroupState.EMPTY:
@@ -178,6 +184,11 @@ def _transactional_commit_error(group: Group, event: TransactionalCommit) -> Err
     """KIP-447: a member of an older generation must not commit for partitions that are assigned to another one."""
     if group.state is GroupState.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if group.consumer is not None:
+        instance_id, epoch = event.group_instance_id, event.generation
+        return transactional_commit_error(
+            group.consumer, event.member_id, instance_id, epoch, event.offsets, group.topics
+        )
     if group.is_fenced(event.member_id, event.group_instance_id):
         return ErrorCode.FENCED_INSTANCE_ID
     if event.member_id != UNKNOWN_MEMBER and event.member_id not in group.members:
@@ -212,8 +223,10 @@ def _expired(group: Group, partitions: Iterable[TopicPartition], now: Now) -> li
     """Return those of these partitions whose commits have expired, by the rules of KIP-211."""
     kept_topics: frozenset[str] = frozenset()
     empty_since_ms: int | None = None
+    if group.consumer is not None:
+        kept_topics = frozenset(group.consumer.all_subscribed_names())
     # A group that has never had members: each commit expires by its own time.
-    if group.protocol_type is None:
+    elif group.protocol_type is None:
         pass
     elif group.state is GroupState.EMPTY:
         empty_since_ms = group.state_timestamp_ms if group.state_timestamp_ms >= 0 else None
@@ -244,6 +257,7 @@ def _remove_group(group: Group, removed: list[TopicPartition], now: Now, out: li
     """Remove the group; one that never had a generation has no record and needs no tombstone."""
     group.transition_to(GroupState.DEAD, now)
     has_record = group.generation > 0
-    if removed or has_record:
-        out.append(PersistTombstones(tuple(removed), is_group_gone=has_record))
+    consumer = tombstones_of(group)
+    if removed or has_record or consumer:
+        out.append(PersistTombstones(tuple(removed), is_group_gone=has_record, consumer=consumer))
     out.append(Discard())

@@ -1,10 +1,8 @@
-"""`kctl copy`."""
+"""Checks, runs and reports a copy between two topics."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
-
-import typer
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from kctl.admin.copy.copying import Copier, CopyPlan
 from kctl.admin.copy.groups import CopiedGroups
@@ -26,88 +24,19 @@ from kctl.client.consuming.positions import LogTruncated, Position
 from kctl.client.producing.producer import ACKS_ALL, ProducerSettings
 from kctl.client.producing.transaction import TRANSACTION_TIMEOUT_MS, Transaction
 from kctl.client.properties.settings import Writing, fetch_limits, writing_settings
-from kctl.commands.frame.command import ConfirmedCommand
+from kctl.commands.copy.rows import CopiedRow, CopyDocument, Mirrored, mirrored, mirrored_by_dry_run
 from kctl.commands.frame.exit_status import ExitStatus, Refused
-from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
-from kctl.commands.frame.options.option_types import Offset, Rate, list_of
-from kctl.commands.frame.options.parameters import with_groups
-from kctl.commands.frame.options.values import check_offset_range
-from kctl.commands.frame.output.rows import outcome_error
-from kctl.commands.frame.output.shown import shows
-from kctl.commands.reading.options import (
-    From,
-    Limit,
-    Partition,
-    ScanProgress,
-    SelectOptions,
-    inside,
-    named_partitions,
-    select_partitions,
-    selecting,
-)
+from kctl.commands.reading.options import ScanProgress, inside, named_partitions, select_partitions
 from kctl.errors import ApiError, ConfigError, ErrorCode, PositionLost, UsageError
 from kctl.model import TopicPartition
-from kctl.output.console import ErrorName, ErrorText
 from kctl.output.quantities import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from kctl.admin.copy.groups import Translated
     from kctl.admin.topics.offsets import OffsetSpec
     from kctl.client.connections.transport import Connection
     from kctl.commands.reading.options import Selecting
     from kctl.output.console import Console
-
-
-# Rows of the offsets of groups that `kctl copy` translates.
-
-
-class Mirrored(NamedTuple):
-    """The offset of a group in one partition; `target_offset` is None without a translation."""
-
-    group: str
-    partition: int
-    source_offset: int
-    target_offset: int | None
-    status: Annotated[
-        str, "committed, not copied, kept (the group is further in the target), would be committed, or failed."
-    ]
-    error: ErrorName = None
-    message: ErrorText = None
-
-
-def mirrored(groups: CopiedGroups) -> list[Mirrored]:
-    """Return the rows of the offsets after the copy."""
-    return [_row(group, tp, offset, groups.done[group, tp]) for group, tp, offset in _items(groups)]
-
-
-def mirrored_by_dry_run(groups: CopiedGroups, positions: Mapping[TopicPartition, int]) -> list[Mirrored]:
-    """Return the rows of the offsets that a copy up to these positions would commit."""
-    return [
-        Mirrored(group, tp.partition, offset, None, "would be committed" if is_copied else "not copied")
-        for group, tp, offset in _items(groups)
-        for is_copied in (groups.translations[tp].begin <= offset <= positions[tp],)
-    ]
-
-
-def _items(groups: CopiedGroups) -> Iterator[tuple[str, TopicPartition, int]]:
-    for group, offsets in groups.offsets.items():
-        for tp, offset in sorted(offsets.items()):
-            yield group, tp, offset
-
-
-def _row(group: str, tp: TopicPartition, offset: int, result: Translated) -> Mirrored:
-    if result.outcome.is_done:
-        status = "kept" if result.is_kept else "committed"
-    else:
-        status = "not copied" if result.offset is None else "failed"
-    return Mirrored(group, tp.partition, offset, result.offset, status, **outcome_error(result.outcome))
-
-
-# Checks, runs and reports a copy between two topics.
-
 
 Progress = Literal["check", "accept", "rewind", "reset"]
 """What happens with progress that cannot be trusted: an error, or continue there, where the logs part, or at --from."""
@@ -143,26 +72,6 @@ class Copying(NamedTuple):
         """Whether not all records of the topic are copied."""
         selects_all = self.selecting.records.selects_all
         return not selects_all or self.upper is not None or self.records_max is not None
-
-
-class CopiedRow(NamedTuple):
-    """The result of one source partition: offsets of the source, and counts."""
-
-    partition: int
-    start: int
-    end: int
-    position: Annotated[int, "Everything before it has been copied or left out."]
-    read: int
-    copied: int
-    bytes: int
-    status: Annotated[str, 'copied, interrupted, or with --dry-run "would be copied".']
-
-
-class CopyDocument(NamedTuple):
-    """The JSON document of a copy with --groups."""
-
-    partitions: list[CopiedRow]
-    groups: list[Mirrored]
 
 
 def copy_topic(run: Invocation, source_side: Invocation, target_side: Invocation, copying: Copying) -> ExitStatus:
@@ -456,216 +365,3 @@ def _summarise(console: Console, copier: Copier, copying: Copying, problem: str)
     if problem and copying.resume_group is not None and not copying.is_dry_run:
         aborted = ", which copies the records of the aborted transaction again" if copying.transactional_id else ""
         console.note(f"repeat the command to continue{aborted}")
-
-
-# `kctl copy`.
-
-
-app = typer.Typer(add_completion=False)
-
-CLUSTERS_PANEL = "Clusters"
-
-
-@app.command(
-    "copy",
-    cls=ConfirmedCommand,
-    epilog=examples(
-        "kctl copy orders orders-replay --from @10:00 --until @10:05 --key customer-7 --dry-run",
-        "kctl copy orders orders-replay --where 'value.status == \"failed\"' --partitions hash",
-        "kctl copy orders orders --to-cluster dr.example.org:9092 --resume-group copy-orders --rate 5m",
-        "kctl copy orders orders --to-cluster dr.example.org:9092 --groups billing,audit",
-        "kctl copy orders archive --resume-group copy-orders --transactional-id copy-orders",
-    ),
-)
-@shows("kctl.commands.copy:CopiedRow", instead="kctl.commands.copy:CopyDocument")
-@with_groups
-def copy(
-    ctx: typer.Context,
-    source: Annotated[str, typer.Argument(help="Topic to read.", metavar="SRC")],
-    target: Annotated[str, typer.Argument(help="Topic to write to.  It must exist.", metavar="DST")],
-    *,
-    from_cluster: Annotated[
-        str | None,
-        typer.Option(
-            "--from-cluster",
-            metavar="HOST:PORT[,...]",
-            help="Brokers of the cluster to read from.  Default: --bootstrap-server.",
-            rich_help_panel=CLUSTERS_PANEL,
-        ),
-    ] = None,
-    from_config: Annotated[
-        str | None,
-        typer.Option(
-            "--from-config",
-            metavar="FILE",
-            help="Properties file with client settings for the cluster to read from.",
-            rich_help_panel=CLUSTERS_PANEL,
-        ),
-    ] = None,
-    from_profile: Annotated[
-        str | None,
-        typer.Option(
-            "--from-profile",
-            metavar="PROFILE",
-            help="Profile of the cluster to read from.",
-            rich_help_panel=CLUSTERS_PANEL,
-        ),
-    ] = None,
-    to_cluster: Annotated[
-        str | None,
-        typer.Option(
-            "--to-cluster",
-            metavar="HOST:PORT[,...]",
-            help="Brokers of the cluster to write to.  Default: --bootstrap-server.",
-            rich_help_panel=CLUSTERS_PANEL,
-        ),
-    ] = None,
-    to_config: Annotated[
-        str | None,
-        typer.Option(
-            "--to-config",
-            metavar="FILE",
-            help="Properties file with client settings for the cluster to write to.",
-            rich_help_panel=CLUSTERS_PANEL,
-        ),
-    ] = None,
-    to_profile: Annotated[
-        str | None,
-        typer.Option(
-            "--to-profile",
-            metavar="PROFILE",
-            help="Profile of the cluster to write to.",
-            rich_help_panel=CLUSTERS_PANEL,
-        ),
-    ] = None,
-    from_: From = Offset("start"),
-    until: Annotated[
-        Offset | None,
-        typer.Option(
-            "--until", parser=Offset, help="Where to stop, exclusive.  Default: the end when the command starts."
-        ),
-    ] = None,
-    select: SelectOptions,
-    max_records: Limit = None,
-    partition: Partition = None,
-    partitions: Annotated[
-        Literal["keep", "hash"],
-        typer.Option(
-            "--partitions", help="Write to the partition of the same number, or to the one that the key selects."
-        ),
-    ] = "keep",
-    isolation: Annotated[
-        Literal["read_committed", "read_uncommitted"],
-        typer.Option("--isolation-level", help="Whether records of open and aborted transactions are copied."),
-    ] = "read_committed",
-    codec: Annotated[
-        Literal["none", "gzip", "snappy", "lz4", "zstd"],
-        typer.Option("--compression-codec", help="Compression codec of the batches that are written."),
-    ] = "none",
-    rate: Annotated[
-        Rate | None,
-        typer.Option("--rate", parser=Rate.within("1"), help="Write at most so many bytes per second, such as 5m."),
-    ] = None,
-    resume_group: Annotated[
-        str | None,
-        typer.Option(
-            "--resume-group",
-            metavar="GROUP",
-            help="Continue where the offsets of this group in the target cluster are, and commit them while copying.",
-        ),
-    ] = None,
-    progress: Annotated[
-        Progress,
-        typer.Option(
-            "--progress",
-            help="With --resume-group, for progress that cannot be trusted: exit status 5, or continue at the "
-            "committed offsets, where the logs part, or at --from.",
-        ),
-    ] = "check",
-    transactional_id: Annotated[
-        str | None,
-        typer.Option(
-            "--transactional-id",
-            metavar="ID",
-            help="With --resume-group: write records and offsets in transactions, so that each is copied exactly once.",
-        ),
-    ] = None,
-    groups: Annotated[
-        str | None,
-        typer.Option(
-            "--groups",
-            metavar="GROUP[,...]",
-            help="Commit the offsets that these groups have in SRC, translated, for DST.",
-        ),
-    ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Read and count the records that would be copied; write nothing.")
-    ] = False,
-) -> ExitStatus:
-    """Copy records of a topic to another topic, which may be in another cluster.
-
-    Keys, values, headers and timestamps are copied byte for byte; a topic with message.timestamp.type=LogAppendTime
-    sets its own timestamps.  The options that select records are those of 'kctl consume'.  The command ends at the
-    offsets that were the end of the partitions when it started.  The order of records is kept within a partition.
-
-    With --resume-group an interrupted copy continues where it stopped; records of at most the last second may be copied
-    twice, with --transactional-id none.  The offsets of the group name SRC if both topics are in the same cluster, else
-    the partitions of DST.  They take precedence over --from.
-
-    Progress is an offset, a leader epoch and the ids of both topics.  It is not trusted if SRC or DST was deleted and
-    created again, if the log of SRC was truncated (an unclean leader election), or if there is none although DST has
-    had records (it expires with the offsets of the group, offsets.retention.minutes).  Then nothing is copied and the
-    exit status is 5; --progress is the choice: accept continues at the committed offsets, or at --from where there is
-    none; rewind where the logs part, which copies the records that replaced lost ones; reset at --from.  Other
-    partitions continue where they are.  Without topic ids (before Kafka 2.8) re-creation is found by offsets and leader
-    epochs only, with a warning.
-
-    A side with options of its own (--from-cluster, --to-config, ...) uses neither --command-config nor the environment.
-    Its file may set the properties of Kafka's consumer or producer (docs/reference/client-properties.md);
-    --isolation-level and --compression-codec take precedence.
-
-    With --groups, an offset is translated to that of the first copied record at or after it.  Offsets before the range
-    of this run have no translation: the exit status is 1, unless an earlier run with --resume-group has committed them.
-    Offsets that a group already has in DST are not moved back.
-
-    A topic is not copied onto itself without --until, --max-messages or an option that selects records (exit status 5).
-    """
-    run: Invocation = ctx.obj
-    run.console.outlive_reader()
-    if transactional_id is not None and resume_group is None:
-        raise UsageError("--transactional-id requires --resume-group")
-    if progress != "check" and resume_group is None:
-        raise UsageError("--progress requires --resume-group")
-    if groups is not None and partitions == "hash":
-        raise UsageError("--groups requires --partitions keep: offsets of one partition have no translation otherwise")
-    chosen = selecting(select)
-    check_offset_range(from_, until)
-    source_side = run.of_side(from_cluster, from_config, from_profile)
-    target_side = run.of_side(to_cluster, to_config, to_profile)
-    source_side.consumer_properties()
-    target_side.producer_properties()
-    used = ["--partitions hash"] if partitions == "hash" else []
-    used += ["--transactional-id"] if transactional_id is not None else []
-    for side in {id(side): side for side in (source_side, target_side)}.values():
-        side.note_unused("copy", *used)
-    copying = Copying(
-        source=source,
-        target=target,
-        lower=from_,
-        upper=until,
-        selecting=chosen,
-        records_max=max_records,
-        partitions=list_of(partition),
-        keeps_partitions=partitions == "keep",
-        reads_committed=source_side.setting(ctx, "isolation", "isolation.level") == "read_committed",
-        codec=target_side.setting(ctx, "codec", "compression.type"),
-        bytes_per_s=rate,
-        resume_group=resume_group,
-        progress=progress,
-        transactional_id=transactional_id,
-        groups=tuple(dict.fromkeys(group for group in (groups or "").split(",") if group)),
-        is_dry_run=dry_run,
-    )
-    if not dry_run:
-        target_side.authorize_change(ctx.command_path)
-    return copy_topic(run, source_side, target_side, copying)

@@ -1,0 +1,1 @@
+"""`kctl copy`: copy records of a topic to another topic."""

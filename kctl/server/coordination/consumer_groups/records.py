@@ -1,0 +1,185 @@
+"""Converts between the values of a group and its records in `__consumer_offsets`.
+
+The definitions are those with which records of Kafka 4 are displayed; the bytes are those that Kafka 4.3 writes.
+
+Pure.  Kafka: GroupCoordinatorRecordHelpers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+from uuid import UUID
+
+from kctl.errors import MalformedRequest
+from kctl.protocol.codec import decode_body, encode_versioned, version_of
+from kctl.protocol.definition import definition_of
+from kctl.records.internal.newer_group_records import (
+    CONSUMER_GROUP_KINDS,
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupKey,
+    ConsumerGroupMemberKey,
+    ConsumerGroupMemberMetadataValue,
+    ConsumerGroupMetadataValue,
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupRegularExpressionValue,
+    ConsumerGroupTargetAssignmentMemberValue,
+    ConsumerGroupTargetAssignmentMetadataValue,
+    CurrentPartitions,
+    TargetPartitions,
+)
+from kctl.server.coordination.consumer_groups.state import (
+    Change,
+    GroupEpoch,
+    Key,
+    LegacyTopics,
+    MemberAssignment,
+    MemberMetadata,
+    MemberState,
+    PartitionEpochs,
+    Partitions,
+    RecordType,
+    ResolvedRegex,
+    TargetEpoch,
+    Value,
+)
+
+_TYPE_BYTES = 2
+_VERSION = 0
+_STATES = {state.value: state for state in MemberState}
+
+
+def encode_key(group_id: str, key: Key) -> bytes:
+    """Return the key of a record: its type in two bytes, and the names."""
+    message: object
+    match key.type:
+        case RecordType.MEMBER | RecordType.MEMBER_TARGET | RecordType.MEMBER_ASSIGNMENT:
+            message = ConsumerGroupMemberKey(group_id=group_id, member_id=key.name)
+        case RecordType.REGEX:
+            message = ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=key.name)
+        case _:
+            message = ConsumerGroupKey(group_id=group_id)
+    return key.type.to_bytes(_TYPE_BYTES, "big") + encode_versioned(message, _VERSION)[_TYPE_BYTES:]
+
+
+def decode_key(key: bytes) -> tuple[str, Key] | None:
+    """Return group id and key, or None if the record is of another kind.  Raises MalformedRequest."""
+    record_type = version_of(key)
+    if record_type not in CONSUMER_GROUP_KINDS:
+        return None
+    message: Any = decode_body(CONSUMER_GROUP_KINDS[record_type][0], key, _VERSION)
+    name: str = getattr(message, "member_id", "") or getattr(message, "regular_expression", "")
+    return message.group_id, Key(RecordType(record_type), name)
+
+
+def encode_value(change: Change) -> bytes | None:
+    """Return the value of a record; None for a tombstone."""
+    value = change.value
+    return None if value is None else encode_versioned(_message(value), _VERSION)
+
+
+def _message(value: Value) -> object:
+    match value:
+        case GroupEpoch(epoch, metadata_hash):
+            return ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
+        case TargetEpoch(epoch, timestamp_ms):
+            return ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=timestamp_ms)
+        case MemberMetadata():
+            return ConsumerGroupMemberMetadataValue(
+                instance_id=value.instance_id,
+                rack_id=value.rack_id,
+                client_id=value.client_id,
+                client_host=value.client_host,
+                subscribed_topic_names=sorted(value.topic_names),
+                subscribed_topic_regex=value.topic_regex,
+                rebalance_timeout_ms=value.rebalance_timeout_ms,
+                server_assignor=value.server_assignor,
+                classic_member_metadata=None,
+            )
+        case MemberAssignment():
+            return ConsumerGroupCurrentMemberAssignmentValue(
+                member_epoch=value.epoch,
+                previous_member_epoch=value.previous_epoch,
+                state=value.state.value,
+                assigned_partitions=_current(value.assigned),
+                partitions_pending_revocation=_current(value.revoking),
+            )
+        case ResolvedRegex(names, version, timestamp_ms):
+            return ConsumerGroupRegularExpressionValue(topics=sorted(names), version=version, timestamp=timestamp_ms)
+        case LegacyTopics():
+            raise AssertionError("such records are not written")
+        case _:
+            return ConsumerGroupTargetAssignmentMemberValue(
+                topic_partitions=[
+                    TargetPartitions(topic_id=topic_id, partitions=sorted(numbers))
+                    for topic_id, numbers in sorted(value.items())
+                ]
+            )
+
+
+def _current(partitions: PartitionEpochs) -> list[CurrentPartitions]:
+    return [
+        CurrentPartitions(
+            topic_id=topic_id, partitions=sorted(epochs), assignment_epochs=[epochs[n] for n in sorted(epochs)]
+        )
+        for topic_id, epochs in sorted(partitions.items())
+    ]
+
+
+def decode_value(record_type: RecordType, encoded: bytes) -> Value:
+    """Return the value of a record.  Raises MalformedRequest."""
+    cls = CONSUMER_GROUP_KINDS[record_type][1]
+    version = version_of(encoded)
+    if version not in definition_of(cls).versions:
+        raise MalformedRequest(f"{cls.__name__} has version {version}")
+    message: Any = decode_body(cls, encoded, version)
+    match record_type:
+        case RecordType.GROUP:
+            return GroupEpoch(message.epoch, message.metadata_hash)
+        case RecordType.TARGET:
+            return TargetEpoch(message.assignment_epoch, message.assignment_timestamp)
+        case RecordType.TOPICS:
+            return LegacyTopics()
+        case RecordType.MEMBER:
+            return _member(message)
+        case RecordType.MEMBER_TARGET:
+            return _target(message.topic_partitions)
+        case RecordType.MEMBER_ASSIGNMENT:
+            epoch: int = message.member_epoch
+            return MemberAssignment(
+                epoch=epoch,
+                previous_epoch=message.previous_member_epoch,
+                state=_STATES.get(message.state, MemberState.UNKNOWN),
+                assigned=_epochs(message.assigned_partitions, epoch),
+                revoking=_epochs(message.partitions_pending_revocation, epoch),
+            )
+        case RecordType.REGEX:
+            return ResolvedRegex(frozenset(message.topics), message.version, message.timestamp)
+
+
+def _member(message: ConsumerGroupMemberMetadataValue) -> MemberMetadata:
+    return MemberMetadata(
+        instance_id=message.instance_id,
+        rack_id=message.rack_id,
+        client_id=message.client_id,
+        client_host=message.client_host,
+        topic_names=frozenset(message.subscribed_topic_names),
+        topic_regex=message.subscribed_topic_regex,
+        rebalance_timeout_ms=message.rebalance_timeout_ms,
+        server_assignor=message.server_assignor,
+    )
+
+
+def _target(topics: Sequence[TargetPartitions]) -> Partitions:
+    return {topic.topic_id: frozenset(topic.partitions) for topic in topics}
+
+
+def _epochs(topics: Sequence[CurrentPartitions], epoch: int) -> Mapping[UUID, Mapping[int, int]]:
+    """Return the partitions with their epochs; brokers before 4.3 do not store these."""
+    partitions: dict[UUID, dict[int, int]] = {}
+    for topic in topics:
+        since = cast("list[int]", topic.assignment_epochs)
+        if not since or len(since) != len(topic.partitions):
+            since = [epoch] * len(topic.partitions)
+        partitions[topic.topic_id] = dict(zip(topic.partitions, since, strict=True))
+    return partitions

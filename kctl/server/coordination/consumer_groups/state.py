@@ -1,0 +1,166 @@
+"""The values that a group of the consumer protocol consists of; each is a record in `__consumer_offsets`.
+
+All are immutable: a change of a group replaces values.  Kafka: ConsumerGroupMember, Assignment, CoordinatorRecordType.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+from typing import NamedTuple, Protocol, TypeAlias
+from uuid import UUID
+
+JOIN_EPOCH = 0
+LEAVE_EPOCH = -1
+STATIC_LEAVE_EPOCH = -2
+"""A static member leaves for some time, and its partitions wait for it."""
+NO_EPOCH = -1
+"""The previous epoch of a new member."""
+
+Partitions: TypeAlias = Mapping[UUID, frozenset[int]]
+"""Partitions by topic id; topics without partitions are left out."""
+PartitionEpochs: TypeAlias = Mapping[UUID, Mapping[int, int]]
+"""As Partitions, with the epoch in which the member got each."""
+
+NOTHING: Mapping[UUID, frozenset[int]] = {}
+
+
+class RecordType(IntEnum):
+    """The number at the start of a record's key."""
+
+    GROUP = 3
+    TOPICS = 4
+    """The topics of the group, up to Kafka 4.0; read and deleted only."""
+    MEMBER = 5
+    TARGET = 6
+    MEMBER_TARGET = 7
+    MEMBER_ASSIGNMENT = 8
+    REGEX = 16
+
+
+class Key(NamedTuple):
+    """The key of a value in a group; `name` is a member id or a regular expression."""
+
+    type: RecordType
+    name: str = ""
+
+
+class ConsumerGroupState(StrEnum):
+    """The values are the texts in ConsumerGroupDescribe and ListGroups responses."""
+
+    EMPTY = "Empty"
+    ASSIGNING = "Assigning"
+    """A member has joined, left or changed its subscription since the assignment was computed."""
+    RECONCILING = "Reconciling"
+    """Members have to revoke partitions, or wait for them."""
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+class MemberState(IntEnum):
+    """How far a member is from the target assignment; the values are those in the records."""
+
+    STABLE = 0
+    UNREVOKED_PARTITIONS = 1
+    """It has to revoke partitions before it gets the epoch of the target assignment."""
+    UNRELEASED_PARTITIONS = 2
+    """It has the epoch of the target assignment, and waits for partitions that others still own."""
+    UNKNOWN = 127
+
+
+@dataclass(frozen=True, slots=True)
+class GroupEpoch:
+    """The epoch of a group, and the hash of the topics to which it subscribes."""
+
+    epoch: int
+    metadata_hash: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TargetEpoch:
+    """The group epoch for which the target assignment was computed, and when."""
+
+    epoch: int
+    timestamp_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberMetadata:
+    """What a member has said about itself."""
+
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    topic_names: frozenset[str] = frozenset()
+    topic_regex: str | None = ""
+    """Empty for none; older brokers have stored None."""
+    rebalance_timeout_ms: int = -1
+    server_assignor: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberAssignment:
+    """What a member owns: the partitions that it may use, and those that it has to revoke."""
+
+    epoch: int = JOIN_EPOCH
+    previous_epoch: int = NO_EPOCH
+    """The epoch that it may still have, if the response with the current one was lost."""
+    state: MemberState = MemberState.STABLE
+    assigned: PartitionEpochs
+    revoking: PartitionEpochs
+
+
+NEW_MEMBER = MemberAssignment(assigned={}, revoking={})
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedRegex:
+    """The topics that match a regular expression, as of a version of this broker's metadata and a time."""
+
+    topics: frozenset[str]
+    version: int
+    timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class LegacyTopics:
+    """A record of the topics of the group by Kafka 3.7 to 4.0."""
+
+
+Value: TypeAlias = (
+    GroupEpoch | TargetEpoch | MemberMetadata | MemberAssignment | ResolvedRegex | LegacyTopics | Partitions
+)
+
+
+class Change(NamedTuple):
+    """A value of a group is set, or deleted if it is None."""
+
+    key: Key
+    value: Value | None
+
+
+class ClusterTopics(Protocol):
+    """The topics of the cluster, as far as assignments need them."""
+
+    @property
+    def topics_version(self) -> int:
+        """Increases whenever a topic is created or deleted, or gets partitions."""
+        ...
+
+    def topic_id(self, topic: str) -> UUID:
+        """Return the topic's id; the zero id if there is no such topic."""
+        ...
+
+    def topic_name(self, topic_id: UUID) -> str | None:
+        """Return the name of the topic with this id, or None."""
+        ...
+
+    def partition_count(self, topic: str) -> int | None:
+        """Return the number of partitions; None if there is no such topic."""
+        ...
+
+    def partition_racks(self, topic: str) -> list[list[str]]:
+        """Return the racks of the replicas of each partition."""
+        ...

@@ -1,0 +1,327 @@
+"""Produce requests that are read into flat values have the effects and answers of those that are decoded.
+
+Two brokers with the same topics get the same frames at the same times; one of them decodes each request.  Compared are
+responses and failures, the order of what waits, log files and indexes, high watermarks, producers, all counters, and
+what is logged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import os
+import random
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kctl.errors import KctlError
+from kctl.protocol.apis.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kctl.records.build import build_batch
+from kctl.records.compression import Codec
+from kctl.records.header import Record
+from kctl.security.acls import Operation, ResourceType
+from kctl.security.authorization import Granted
+from kctl.server.handlers.produce import ProduceHandler
+from kctl.server.network.connections.channel import ThrottledReply
+from kctl.server.network.dispatch import Dispatcher, PlainHandler
+from kctl.server.peers.connections import address_of
+from kctl.server.replication.partition import Partition
+from kctl.server.replication.plain_produce import PlainProduceHandler
+from kctl.server.requests.context import EVERYTHING_ALLOWED, Audited, Peer
+from kctl.server.requests.quotas.client_quotas import ClientQuotas
+from kctl.server.requests.record_work import RecordWork
+from kctl.server.requests.recorder import RequestRecorder
+from kctl.storage.files import Buffer, File, RealFile, RealFiles
+from kctl.testing.sim_loop import SimLoop, simulate
+from tests.property.examples import share_of
+from tests.property.produce_frames import damaged, framed, unusual_frames
+from tests.unit.handlers.disk import Disk
+
+TOPICS: dict[str, dict[str, str]] = {
+    "orders": {},
+    "paid": {"cleanup.policy": "compact"},
+    "small": {"segment.bytes": "900", "max.message.bytes": "500", "index.interval.bytes": "0"},
+    "stamped": {"message.timestamp.type": "LogAppendTime"},
+    "recent": {"message.timestamp.difference.max.ms": "1000"},
+    "zipped": {"compression.type": "gzip"},
+    "synced": {"flush.messages": "2"},
+    "copied": {},
+    "strict": {"min.insync.replicas": "2"},
+    "elsewhere": {},
+    "secret": {},
+}
+FOLLOWED = {"copied", "strict"}
+NAMES = (*TOPICS, *["orders"] * 9, "copied", "copied", "unknown", "__consumer_offsets")
+STEPS = 40
+WAIT_MS = 500
+
+
+class Grants:
+    """Allows everything but writing to one topic; it knows the others for sure."""
+
+    def __init__(self) -> None:
+        self.granted: Granted = {
+            ("User:a", "/127.0.0.1", Operation.WRITE, ResourceType.TOPIC): {*TOPICS, "unknown"} - {"secret", "paid"}
+        }
+        self.audited = Audited()
+
+    def allows(
+        self, peer: Peer, operation: Operation, kind: ResourceType, name: str, *, api: str, is_logged: bool = True
+    ) -> bool:
+        del peer, operation, kind, api, is_logged
+        return name != "secret"
+
+    def allows_on_any(self, peer: Peer, operation: Operation, kind: ResourceType, *, api: str) -> bool:
+        del peer, operation, kind, api
+        return True
+
+
+class Sender:
+    """Frames by a seed: in order, repeated or out of order for the idempotent producers."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self._chance = chance
+        self._sequences: dict[tuple[str, int, int], int] = {}
+
+    def frame(self) -> bytes:
+        chance = self._chance
+        match chance.randrange(12):
+            case 0:
+                return chance.choice(list(unusual_frames(chance))).content
+            case 1:
+                return damaged(self._request(), chance)
+            case _:
+                return self._request()
+
+    def _request(self) -> bytes:
+        chance = self._chance
+        topics = [self._topic(chance.choice(NAMES)) for _ in range(chance.choice((1, 1, 1, 2)))]
+        request = ProduceRequest(
+            transactional_id=None, acks=chance.choice((0, 1, -1, -1)), timeout_ms=WAIT_MS, topic_data=topics
+        )
+        return framed(request, chance.randrange(3, 10), client_id=chance.choice(("", "client"))).content
+
+    def _topic(self, name: str) -> TopicProduceData:
+        indexes = [self._chance.choice((0, 0, 0, 1, 1, 7)) for _ in range(self._chance.choice((1, 1, 1, 3)))]
+        data = [PartitionProduceData(index=index, records=self._batch(name, index)) for index in indexes]
+        return TopicProduceData(name=name, partition_data=data)
+
+    def _batch(self, topic: str, index: int) -> bytes:
+        chance = self._chance
+        key = None if chance.random() < 0.1 else b"key"
+        base = chance.choice((-1, 0, 1_700_000_000_000))
+        records = [
+            Record(0, base + number, key, bytes(chance.choice((1, 30, 300)))) for number in range(chance.choice((1, 3)))
+        ]
+        codec = chance.choice((Codec.NONE,) * 6 + (Codec.GZIP,))
+        producer_id = chance.choice((-1, -1, 5, 6))
+        if producer_id < 0:
+            return build_batch(records, codec=codec)
+        place = (topic, index, producer_id)
+        sequence = self._sequences.get(place, 0)
+        match chance.randrange(6):
+            case 0:
+                sequence = max(sequence - len(records), 0)
+            case 1:
+                sequence += 2
+            case _:
+                self._sequences[place] = sequence + len(records)
+        epoch = chance.choice((1, 1, 1, 1, 0))
+        return build_batch(records, codec=codec, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
+
+
+class FullDisk(RealFiles):
+    """Fails to write when it is full."""
+
+    def __init__(self) -> None:
+        self.is_full = False
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        opened = super().open(path, create=create)
+        return FileOnFullDisk(path, os.dup(opened.fileno()), self)
+
+
+class FileOnFullDisk(RealFile):
+    """A file of it."""
+
+    __slots__ = ("_disk",)
+
+    def __init__(self, path: str, fd: int, disk: FullDisk) -> None:
+        super().__init__(path, fd)
+        self._disk = disk
+
+    def write_at(self, position: int, data: Buffer) -> None:
+        if self._disk.is_full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        super().write_at(position, data)
+
+
+class Logged(logging.Handler):
+    """What is logged, without the folder."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self._folder = str(folder)
+        self.lines: list[tuple[str, str]] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append((record.levelname, record.getMessage().replace(self._folder, "")))
+
+
+class Outcome:
+    """What one of the brokers did."""
+
+    def __init__(self) -> None:
+        self.answers: list[object] = []
+        self.state: dict[str, object] = {}
+        self.plain_count = 0
+
+
+def play(folder: Path, seed: int, *, is_plain: bool) -> Outcome:
+    """Sends the frames of a seed to one broker, with what happens in between."""
+    outcome = Outcome()
+
+    async def main(loop: SimLoop) -> None:
+        chance = random.Random(seed)
+        files = FullDisk()
+        disk = Disk(loop, folder, live=(0, 1), files=files)
+        for topic, config in TOPICS.items():
+            assert not disk.configs.set_topic(topic, config)
+        disk.replicas.min_insync_replicas = lambda topic: 2 if topic == "strict" else 1
+        partitions = [_lead(disk, topic, index) for topic in TOPICS for index in (0, 1)]
+        dispatcher = Dispatcher(ClientQuotas(disk.configs.current, disk.clock, address_of), loop.time)
+        handler = ProduceHandler(disk.replicas, disk.purgatory, RecordWork(), disk.clock)
+        dispatcher.register("produce", handler.handle, for_long=handler.handle_long)
+        if is_plain:
+            dispatcher.register_plain_produce(
+                _counted(PlainProduceHandler(disk.replicas, disk.purgatory).handle, outcome)
+            )
+        dispatcher.access = Grants() if chance.random() < 0.3 else EVERYTHING_ALLOWED
+        if chance.random() < 0.7:
+            dispatcher.recorder = RequestRecorder(loop.time)
+        peer = Peer("/127.0.0.1", "PLAINTEXT", "User:a")
+        sender, waiting = Sender(chance), []
+        for step in range(STEPS):
+            await _happen(chance, disk, partitions, files)
+            frame = memoryview(bytearray(sender.frame()))
+            try:
+                answer = dispatcher.handle(frame, peer)
+            except KctlError as error:
+                outcome.answers.append((step, type(error), str(error)))
+            else:
+                if isinstance(answer, asyncio.Future):
+                    waiting.append(asyncio.ensure_future(_note(step, answer, outcome)))
+                else:
+                    outcome.answers.append((step, _bytes_of(answer)))
+            frame[:] = bytes(len(frame))  # The connection uses its buffer for other bytes.
+        await asyncio.sleep(2 * WAIT_MS / 1000)
+        await asyncio.gather(*waiting)
+        outcome.state = _state(disk, partitions, dispatcher)
+        disk.close()
+
+    logged, logger = Logged(folder), logging.getLogger("kctl")
+    logger.addHandler(logged)
+    try:
+        simulate(main, seed=seed)
+    finally:
+        logger.removeHandler(logged)
+    outcome.state["log"] = logged.lines
+    outcome.state["files"] = {
+        str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("0*")) if path.is_file()
+    }
+    return outcome
+
+
+def _lead(disk: Disk, topic: str, index: int) -> Partition:
+    leader = 1 if topic == "elsewhere" else 0
+    replicas = (0, 1) if topic in FOLLOWED or leader else (0,)
+    return disk.lead(topic, index, leader=leader, replicas=replicas, isr=(0,) if topic == "strict" and index else None)
+
+
+def _counted(handle: PlainHandler, outcome: Outcome) -> PlainHandler:
+    def counted(*arguments: Any) -> Any:
+        result = handle(*arguments)
+        outcome.plain_count += result is not None
+        return result
+
+    return counted
+
+
+async def _happen(chance: random.Random, disk: Disk, partitions: Sequence[Partition], files: FullDisk) -> None:
+    """Time passes, followers fetch, a leader changes, or the disk is full, which takes the log directory offline."""
+    match chance.randrange(40):
+        case number if number < 12:
+            await asyncio.sleep(chance.choice((0, 0.01, 0.1, 1)))
+        case number if number < 24:
+            for partition in partitions:
+                if partition.followers and partition.record_fetch(
+                    1, partition.log.log_end_offset, 0, disk.clock.monotonic_ms()
+                ):
+                    disk.replicas.partition_moved(partition.topic_partition)
+        case 24:
+            partition = chance.choice(partitions)
+            if partition.leader == 0:
+                disk.lead(*partition.topic_partition, replicas=partition.replicas)
+        case 25:
+            partition = chance.choice(partitions)
+            disk.lead(*partition.topic_partition, leader=1, replicas=(0, 1))
+            disk.replicas.partition_moved(partition.topic_partition)
+        case 26:
+            files.is_full = chance.random() < 0.2
+        case _:
+            pass
+
+
+async def _note(step: int, answer: asyncio.Future[Any], outcome: Outcome) -> None:
+    try:
+        outcome.answers.append((step, "later", _bytes_of(await answer)))
+    except KctlError as error:
+        outcome.answers.append((step, "later", type(error), str(error)))
+
+
+def _bytes_of(answer: Any) -> object:
+    assert not isinstance(answer, ThrottledReply)
+    return None if answer is None else b"".join(answer)
+
+
+def _state(disk: Disk, partitions: Sequence[Partition], dispatcher: Dispatcher) -> dict[str, object]:
+    recorder = dispatcher.recorder
+    traffic = disk.replicas.traffic
+    return {
+        "partitions": [
+            (
+                partition.high_watermark,
+                partition.log.log_end_offset,
+                partition.log.segment_count,
+                partition.log.size_bytes,
+                partition.log.awaits_flush,
+                partition.log.producer_state.end_offset,
+                [(each.producer_id, each.epoch, each.batches) for each in partition.log.producer_state.capture()],
+                partition.log.active_segment.largest_timestamp,
+            )
+            for partition in partitions
+        ],
+        "traffic": [{name: asdict(each) for name, each in traffic.topics.items()}, asdict(traffic.others)],
+        "requests": None
+        if recorder is None
+        else {name: (list(each.versions), each.error_codes, each.until_timed) for name, each in recorder.apis.items()},
+        "latest API": dispatcher.latest_api,
+        "waiting": len(disk.purgatory),
+    }
+
+
+@given(seed=st.integers(0, 1 << 32))
+@settings(max_examples=share_of(24), suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_requests_have_the_same_effects_and_answers(tmp_path_factory: Any, seed: int) -> None:
+    decoded = play(tmp_path_factory.mktemp("decoded"), seed, is_plain=False)
+    plain = play(tmp_path_factory.mktemp("plain"), seed, is_plain=True)
+    assert plain.answers == decoded.answers
+    assert plain.state == decoded.state
+    assert decoded.plain_count == 0
+    assert plain.plain_count >= 1

@@ -1,0 +1,128 @@
+"""Logs that are opened from what a clean shutdown has noted, without reading their files."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import pytest
+
+from kctl.model import TopicPartition
+from kctl.records.build import build_batch
+from kctl.records.header import Record
+from kctl.storage.log.log import Log
+from kctl.storage.names import CLEAN_LOGS
+from kctl.testing.sim_files import SimFiles
+from tests.unit.storage.log_builder import NOW_MS, read_records
+from tests.unit.storage.manager_builder import TP, manager_on, produce
+
+LOG = f"/data/{TP}"
+LISTED = f"/data/{CLEAN_LOGS}"
+BATCHES = f"{LOG}/{0:020d}.log"
+
+
+class CountedFiles(SimFiles):
+    """Notes which files of logs are opened or read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.used: list[str] = []
+
+    def read(self, path: str) -> bytes:
+        self.used.append(path)
+        return super().read(path)
+
+    def open(self, path: str, *, create: bool = False) -> object:  # type: ignore[override]
+        self.used.append(path)
+        return super().open(path, create=create)
+
+
+def state_of(log: Log) -> object:
+    """What a log knows of itself."""
+    segments = [(segment.base_offset, segment.size, segment.largest_timestamp) for segment in log.segments]
+    producers = [(entry.producer_id, entry.epoch, entry.batches) for entry in log.producer_state.producers.values()]
+    offsets = (log.log_start_offset, log.log_end_offset, log.recovery_point, log.topic_id)
+    return offsets, segments, producers, log.leader_epochs.entries, read_records(log, log.log_start_offset)
+
+
+def idempotent(log: Log, sequence: int) -> None:
+    batch = build_batch([Record(0, NOW_MS, b"k", b"v")], producer_id=7, producer_epoch=1, base_sequence=sequence)
+    log.append_as_leader(batch, leader_epoch=3, now_ms=NOW_MS)
+
+
+def stopped(*, with_producers: bool) -> CountedFiles:
+    """The disk of a manager with a log of three segments and an empty log."""
+    disk = CountedFiles()
+    manager = manager_on(disk)
+    manager.get_or_create(TopicPartition("orders", 9))
+    log = manager.get_or_create(TP)
+    for number in range(3):
+        produce(log, 2)
+        if with_producers:
+            idempotent(log, number)
+        if number < 2:
+            log.roll(NOW_MS)
+    log.increment_log_start_offset(1)
+    log.assign_epoch(8, log.log_end_offset)
+    manager.clean_shutdown()
+    disk.used.clear()
+    return disk
+
+
+@pytest.mark.parametrize("with_producers", [False, True])
+def test_a_log_is_the_same_as_one_that_is_opened_from_its_files(with_producers: bool) -> None:
+    disk = stopped(with_producers=with_producers)
+    first = manager_on(disk)
+    from_list = state_of(first.logs[TP])
+    first.clean_shutdown()
+    disk.remove(LISTED)
+    assert state_of(manager_on(disk).logs[TP]) == from_list
+
+
+def test_no_file_of_a_log_is_read_before_it_is_used() -> None:
+    disk = stopped(with_producers=False)
+    again = manager_on(disk)
+    assert not [path for path in disk.used if path.startswith("/data/orders-")]
+    assert not disk.exists(LISTED)
+    produce(again.logs[TP])
+    again.clean_shutdown()
+    assert manager_on(disk).logs[TP].log_end_offset == 7
+
+
+def cut(disk: SimFiles) -> None:
+    disk.open(BATCHES).truncate(disk.size(BATCHES) - 1)
+
+
+def replace_epochs(disk: SimFiles) -> None:
+    disk.write_atomically(f"{LOG}/leader-epoch-checkpoint", b"0\n1\n5 0\n")
+
+
+def remove_index(disk: SimFiles) -> None:
+    disk.remove(f"{LOG}/{0:020d}.index")
+
+
+def damage_list(disk: SimFiles) -> None:
+    disk.write_atomically(LISTED, disk.read(LISTED)[:-1])
+
+
+@pytest.mark.parametrize("change", [cut, replace_epochs, remove_index, damage_list])
+def test_a_log_that_was_changed_meanwhile_is_opened_from_its_files(
+    change: Callable[[SimFiles], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    disk = stopped(with_producers=False)
+    change(disk)
+    disk.used.clear()
+    with caplog.at_level(logging.WARNING):
+        manager_on(disk)
+    assert f"{LOG}/leader-epoch-checkpoint" in disk.used
+    assert ("ignoring damaged list of logs" in caplog.text) is (change is damage_list)
+
+
+def test_after_a_crash_the_list_of_the_last_clean_shutdown_is_gone() -> None:
+    disk = stopped(with_producers=False)
+    manager_on(disk)
+    disk.kill()
+    assert not disk.exists(LISTED)
+    disk.used.clear()
+    manager_on(disk)
+    assert f"{LOG}/{4:020d}.log" in disk.used
