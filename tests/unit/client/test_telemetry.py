@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 import uuid
 from collections.abc import Sequence
 from typing import Any
@@ -9,7 +11,9 @@ from typing import Any
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
+from kctl.client.application.settings import ProducerConfig
 from kctl.client.application.telemetry.payload import Metric, Totals, encoded, packed, selected
+from kctl.client.application.telemetry.reporter import TelemetryReporter
 from kctl.client.application.telemetry.standard_metrics import (
     consumer_metrics,
     producer_metrics,
@@ -34,11 +38,19 @@ from kctl.client.application.telemetry.subscription import (
     WaitUntil,
     step,
 )
+from kctl.client.cluster import ClusterClient
+from kctl.client.connections.asyncio_transport import AsyncioTransport
 from kctl.client.connections.traffic import Spread, Window
 from kctl.errors import ErrorCode
 from kctl.model import ZERO_UUID
+from kctl.protocol.apis.get_telemetry_subscriptions import (
+    GetTelemetrySubscriptionsRequest,
+    GetTelemetrySubscriptionsResponse,
+)
+from kctl.protocol.apis.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
 from kctl.records.compression import Codec, decompress
 from tests.rows import for_rows
+from tests.unit.client.fake_cluster import FakeCluster
 
 ID = uuid.UUID(int=7)
 ALL = Subscription(3, ("",), 1_000, 1 << 20, True, (Codec.ZSTD, Codec.LZ4))
@@ -336,3 +348,53 @@ def test_the_metrics_of_partitions_come_last() -> None:
     assert made[f"{prefix}.record.queue.time.max"] == 8
     names = [metric.name for metric in share_consumer_metrics({"fetch-total": 1.0}, Window())]
     assert "org.apache.kafka.consumer.share.fetch.manager.fetch.total" in names
+
+
+def test_the_last_push_has_the_metrics_of_the_time_of_the_end() -> None:
+    """Also if another push is in progress then, whose response comes when the client has ended its work."""
+    pushes: list[PushTelemetryRequest] = []
+    arrived, released = threading.Event(), threading.Event()
+
+    def subscribe(_: GetTelemetrySubscriptionsRequest) -> GetTelemetrySubscriptionsResponse:
+        return GetTelemetrySubscriptionsResponse(
+            error_code=0,
+            client_instance_id=ID,
+            subscription_id=3,
+            push_interval_ms=1,
+            telemetry_max_bytes=1 << 20,
+            delta_temporality=False,
+            requested_metrics=["*"],
+        )
+
+    def receive(request: PushTelemetryRequest) -> PushTelemetryResponse:
+        pushes.append(request)
+        arrived.set()
+        released.wait(60)
+        return PushTelemetryResponse(error_code=0)
+
+    async def run() -> None:
+        current = 1.0
+        settings = ProducerConfig(bootstrap_servers=cluster.bootstrap).client_settings()
+        async with ClusterClient(settings, AsyncioTransport()) as client:
+            reporter = TelemetryReporter(client, "test", lambda _: [Metric("test.value", current)], dict)
+            assert await reporter.client_instance_id(60_000) == ID
+            assert await asyncio.to_thread(arrived.wait, 60)
+            current = 2.0
+            closing = asyncio.create_task(reporter.close())
+            await asyncio.sleep(0)
+            current = 3.0
+            released.set()
+            await closing
+
+    with FakeCluster() as cluster:
+        cluster.intercept(GetTelemetrySubscriptionsRequest, subscribe)
+        cluster.intercept(PushTelemetryRequest, receive)
+        asyncio.run(run())
+    assert [request.terminating for request in pushes] == [False, True]
+    values = []
+    for request in pushes:
+        data = metrics_data()()
+        data.ParseFromString(request.metrics)
+        metrics = {metric.name: metric for metric in data.resource_metrics[0].scope_metrics[0].metrics}
+        values.append(metrics["test.value"].gauge.data_points[0].as_double)
+    assert values == [1.0, 2.0]

@@ -78,6 +78,8 @@ class TelemetryReporter:
         self._traffic = client.traffic = Traffic(self._now_ms, weak_call(self._connected, None))
         self._task: asyncio.Task[None] | None = None
         self._closing = asyncio.Event()
+        self._last: tuple[list[Metric], Mapping[str, str]] | None = None
+        """What the last push has."""
         self._subscribed = asyncio.Event()
         """Set with the first subscription, and at the end."""
 
@@ -105,7 +107,13 @@ class TelemetryReporter:
         return self._state.client_instance_id
 
     async def close(self, timeout_ms: int | None = None) -> None:
-        """Send the last push, and wait for it for a part of this time; afterwards nothing is sent."""
+        """Send the last push, with the metrics of now, and wait for it for a part of this time.
+
+        Afterwards nothing is sent.
+        """
+        if not self._closing.is_set() and self._task is not None:
+            # The client may have ended its group when a push in progress has its response.
+            self._last = self._measure()
         self._closing.set()
         limit_ms = TERMINATING_PUSH_MS_MAX if timeout_ms is None else min(timeout_ms, TERMINATING_PUSH_MS_MAX)
         task = self._task
@@ -176,15 +184,15 @@ class TelemetryReporter:
     async def _push(self, connection: Connection, action: Push) -> Event:
         subscription = action.subscription
         now_ns = time.time_ns()
-        window = self._traffic.take()
-        metrics = selected(self._connection_metrics(window) + self._collect(window), subscription.prefixes)
-        points = self._totals.points(metrics, now_ns, is_delta=subscription.is_delta)
+        metrics, resource = self._last or self._measure()
+        chosen = selected(metrics, subscription.prefixes)
+        points = self._totals.points(chosen, now_ns, is_delta=subscription.is_delta)
         if not points:
             return PushReceived(ErrorCode.NONE)
         payload = await asyncio.to_thread(
             packed,
             points,
-            self._resource(),
+            resource,
             now_ns,
             is_delta=subscription.is_delta,
             codec=action.codec,
@@ -203,6 +211,11 @@ class TelemetryReporter:
         if error is ErrorCode.NONE:
             self._totals.confirm()
         return PushReceived(error)
+
+    def _measure(self) -> tuple[list[Metric], Mapping[str, str]]:
+        """Return all metrics and the attributes of the client."""
+        window = self._traffic.take()
+        return self._connection_metrics(window) + self._collect(window), self._resource()
 
     def _connection_metrics(self, window: Window) -> list[Metric]:
         prefix, traffic = self._prefix, self._traffic
