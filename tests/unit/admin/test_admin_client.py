@@ -42,6 +42,7 @@ from kctl.errors import ApiError, ClusterUnreachable, ConfigError, ErrorCode, Kc
 from kctl.protocol.apis.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from kctl.protocol.apis.list_groups import ListGroupsRequest, ListGroupsResponse
 from kctl.protocol.apis.metadata import MetadataRequest
+from tests.peers.probe import wait_until
 from tests.rows import for_rows
 from tests.unit.client.fake_cluster import DROP, FakeCluster
 
@@ -252,11 +253,19 @@ def test_a_change_is_not_repeated_after_a_lost_connection_and_a_query_is(cluster
 def test_each_call_has_a_deadline_of_its_own(cluster: FakeCluster) -> None:
     """Also beside one that waits, and on the same connection afterwards."""
     cluster.create("orders")
-    cluster.intercept(CreateTopicsRequest, lambda _: b"")  # no response
+    received: list[object] = []
+
+    def no_response(request: object) -> bytes:
+        received.append(request)
+        return b""
+
+    cluster.intercept(CreateTopicsRequest, no_response)
 
     async def run() -> list[str]:
         async with AsyncAdminClient(config(cluster)) as admin:
             waiting = asyncio.create_task(admin.create_topics([NewTopic("a")], timeout_ms=60_000))
+            # A connection takes longer than the deadline of the next call on a busy machine.
+            await asyncio.to_thread(wait_until, lambda: bool(received), what="the first request", timeout_s=60)
             with pytest.raises(ApiError, match="create_topics has no result after 50 ms; the brokers may have") as late:
                 await admin.create_topics([NewTopic("b")], timeout_ms=50)
             assert late.value.code is ErrorCode.REQUEST_TIMED_OUT
