@@ -108,6 +108,10 @@ NOT_OFFERED = {
     "it connects to an address that is an argument": (
         *("tls check", "metrics show", "broker zookeeper-ls", "broker zookeeper-get", "broker zookeeper-stat"),
     ),
+    "it connects to a schema registry": (
+        *("registry list", "registry describe", "registry compatibility", "registry check", "registry register"),
+        "registry delete",
+    ),
     "it handles passwords or tokens": (
         *("users create", "users alter", "users delete"),
         *("tokens create", "tokens describe", "tokens renew", "tokens expire"),
