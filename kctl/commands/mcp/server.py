@@ -136,6 +136,7 @@ _EXCLUDED_OF_CONSUME = frozenset(
     {
         *("follow", "group", "assignor", "last"),
         *("record_format", "null_marker", "reversible", "value_only"),
+        *("value_descriptor", "value_message", "key_descriptor", "key_message"),
     }
 )
 """A group commits offsets; `--last` excludes the limit that every call has; the others have output that is not JSON."""
