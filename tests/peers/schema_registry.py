@@ -35,6 +35,10 @@ class SchemaRegistry:
         self.responds.set()
         self.incompatible: set[str] = set()
         """Subjects that take no further schemas."""
+        self.levels: dict[str, str] = {"": "BACKWARD"}
+        """Compatibility levels by subject, and that of the registry."""
+        self._deleted: dict[str, set[int]] = {}
+        """Versions of subjects that were deleted, and not permanently."""
         self._lock = threading.Lock()
         self._schemas: list[dict[str, Any]] = []
         self._subjects: dict[str, list[int]] = {}
@@ -53,7 +57,7 @@ class SchemaRegistry:
                 versions.append(number)
             return number
 
-    def answer(self, method: str, path: str, body: bytes) -> tuple[int, Any]:
+    def answer(self, method: str, path: str, body: bytes, query: str = "") -> tuple[int, Any]:
         """Status and document of a request."""
         parts = [unquote(part) for part in path.strip("/").split("/")]
         match method, parts:
@@ -62,12 +66,22 @@ class SchemaRegistry:
                     return 404, {"error_code": 40403, "message": "Schema not found"}
                 return 200, self._shown(self._schemas[int(number) - 1])
             case "GET", ["subjects", subject, "versions"]:
-                count = len(self._subjects.get(subject, []))
-                return (200, list(range(1, count + 1))) if count else (404, {"error_code": 40401, "message": "none"})
+                numbers = self._numbers(subject, includes_deleted="deleted=true" in query)
+                return (200, numbers) if numbers else (404, {"error_code": 40401, "message": "none"})
+            case "DELETE", ["subjects", subject, *rest]:
+                return self._delete(subject, rest, is_permanent="permanent=true" in query)
+            case (("GET" | "PUT"), ["config", *subject]):
+                return self._level(method, "".join(subject), body)
+            case "POST", ["compatibility", "subjects", subject, "versions", wanted]:
+                if int(wanted) not in self._numbers(subject):
+                    return 404, {"error_code": 40402, "message": "Version not found."}
+                is_compatible = subject not in self.incompatible
+                messages = [] if is_compatible else ["READER_FIELD_MISSING_DEFAULT_VALUE: field 'x'"]
+                return 200, {"is_compatible": is_compatible, "messages": messages}
             case "GET", ["subjects", subject, "versions", wanted]:
                 return self._version(subject, wanted)
             case "GET", ["subjects"]:
-                return 200, list(self._subjects)
+                return 200, [subject for subject in self._subjects if self._numbers(subject)]
             case "POST", ["subjects", subject, *rest]:
                 given = json.loads(body)
                 kind, references = given.get("schemaType", "AVRO"), given.get("references") or []
@@ -80,6 +94,30 @@ class SchemaRegistry:
                 return 200, {"id": schema_id, "subject": subject, "version": place, **self._shown(given)}
         return 404, {"error_code": 404, "message": "HTTP 404 Not Found"}
 
+    def _numbers(self, subject: str, *, includes_deleted: bool = False) -> list[int]:
+        hidden = set() if includes_deleted else self._deleted.get(subject, set())
+        return [number for number in range(1, len(self._subjects.get(subject, [])) + 1) if number not in hidden]
+
+    def _delete(self, subject: str, rest: list[str], *, is_permanent: bool) -> tuple[int, Any]:
+        numbers = [int(number) for number in rest[1:]] or self._numbers(subject, includes_deleted=is_permanent)
+        deleted = self._deleted.setdefault(subject, set())
+        if not numbers or not set(numbers) <= set(self._numbers(subject, includes_deleted=is_permanent)):
+            return 404, {"error_code": 40401, "message": f"Subject '{subject}' not found."}
+        if is_permanent and not set(numbers) <= deleted:
+            return 404, {"error_code": 40405, "message": f"Subject '{subject}' was not deleted first"}
+        deleted.update(numbers)
+        if is_permanent and set(self._numbers(subject, includes_deleted=True)) == deleted:
+            del self._subjects[subject], self._deleted[subject]
+        return 200, numbers[0] if rest else numbers
+
+    def _level(self, method: str, subject: str, body: bytes) -> tuple[int, Any]:
+        if method == "PUT":
+            self.levels[subject] = json.loads(body)["compatibility"]
+            return 200, {"compatibility": self.levels[subject]}
+        if subject not in self.levels:
+            return 404, {"error_code": 40408, "message": "Subject does not have subject-level compatibility configured"}
+        return 200, {"compatibilityLevel": self.levels[subject]}
+
     def _has(self, subject: str, schema: str, kind: str, references: list[dict[str, Any]]) -> bool:
         document = {"schema": schema, "schemaType": kind, "references": references}
         numbers = self._subjects.get(subject, [])
@@ -87,8 +125,9 @@ class SchemaRegistry:
 
     def _version(self, subject: str, version: str) -> tuple[int, Any]:
         versions = self._subjects.get(subject, [])
-        index = len(versions) if version == "latest" else int(version)
-        if not 0 < index <= len(versions):
+        numbers = self._numbers(subject)
+        index = max(numbers, default=0) if version == "latest" else int(version)
+        if index not in numbers:
             return 404, {"error_code": 40401, "message": f"Subject '{subject}' not found."}
         number = versions[index - 1]
         return 200, {"subject": subject, "version": index, "id": number, **self._shown(self._schemas[number - 1])}
@@ -111,6 +150,12 @@ def schema_registry(context: ssl.SSLContext | None = None) -> Iterator[SchemaReg
         def do_POST(self) -> None:
             self._answer()
 
+        def do_PUT(self) -> None:
+            self._answer()
+
+        def do_DELETE(self) -> None:
+            self._answer()
+
         def _answer(self) -> None:
             path = urlsplit(self.path).path
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
@@ -123,7 +168,7 @@ def schema_registry(context: ssl.SSLContext | None = None) -> Iterator[SchemaReg
             elif path in registry.bodies:
                 status, data = 200, registry.bodies[path]
             else:
-                status, document = registry.answer(self.command, path, body)
+                status, document = registry.answer(self.command, path, body, urlsplit(self.path).query)
                 data = json.dumps(document).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")

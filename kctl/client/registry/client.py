@@ -2,7 +2,9 @@
 
 Confluent's API: GET /schemas/ids/ID, /subjects/SUBJECT/versions and /subjects/SUBJECT/versions/VERSION; POST
 /subjects/SUBJECT looks a schema up, and POST /subjects/SUBJECT/versions registers it.  With `format=serialized`, a
-Protobuf schema is base64 of its FileDescriptorProto; other types ignore it.
+Protobuf schema is base64 of its FileDescriptorProto; other types ignore it.  DELETE removes subjects and versions; GET
+and PUT /config/SUBJECT are its compatibility level, and POST /compatibility/subjects/SUBJECT/versions/VERSION compares
+a schema with a version.
 """
 
 from __future__ import annotations
@@ -17,12 +19,16 @@ from urllib.parse import quote, urlsplit
 
 from kctl.client.connections.login.tokens import shut_down_after
 from kctl.client.registry.schema import (
+    Compatibility,
+    CompatibilityLevel,
     Reference,
     RegisteredSchema,
+    RegisteredVersion,
     RegistrySettings,
     RegistryUnreachable,
     Schema,
     SchemaError,
+    SchemaNotFound,
     document_of,
     registered_of,
     schema_of,
@@ -97,13 +103,74 @@ class RegistryClient:
 
     def versions_of(self, subject: str) -> list[Schema]:
         """Return all versions of a subject, the first one first.  Raises RegistryUnreachable and SchemaError."""
-        end_s = self._end_s()
-        numbers = self._get(f"/subjects/{_segment(subject)}/versions", f"subject {subject}", end_s)
+        return [self.of_subject(subject, str(number)) for number in self.version_numbers(subject)]
+
+    def version_numbers(self, subject: str, *, includes_deleted: bool = False) -> list[int]:
+        """Return the numbers of the versions of a subject, ascending.  Raises RegistryUnreachable and SchemaError."""
+        path = f"/subjects/{_segment(subject)}/versions" + ("?deleted=true" if includes_deleted else "")
+        numbers = self._request_json("GET", path, f"subject {subject}", self._end_s())
         if not isinstance(numbers, list) or not all(is_integer(version, low=1, high=INT32_MAX) for version in numbers):
             raise SchemaError(f"the registry returned no versions of the subject {subject}")
         if len(numbers) > REGISTRY_VERSIONS_MAX:
             raise SchemaError(f"the subject {subject} has more than {REGISTRY_VERSIONS_MAX} versions")
-        return [self.of_subject(subject, str(number)) for number in sorted(numbers)]
+        return sorted(numbers)
+
+    def version_of(self, subject: str, version: str) -> RegisteredVersion:
+        """Return a version of a subject, or the `latest`, as it was written.
+
+        Raises RegistryUnreachable and SchemaError.
+        """
+        path = f"/subjects/{_segment(subject)}/versions/{_segment(version)}"
+        document = self._request_json("GET", path, f"version {version} of the subject {subject}", self._end_s())
+        number = document.get("version") if isinstance(document, dict) else None
+        if not is_integer(number, low=1, high=INT32_MAX):
+            raise SchemaError(f"the registry returned no version of the subject {subject}")
+        return RegisteredVersion(int(number or 0), schema_of(document, None))
+
+    def compatibility(self, subject: str | None) -> CompatibilityLevel:
+        """Return the level of a subject, or of the registry.  Raises RegistryUnreachable and SchemaError."""
+        own = None if subject is None else self.own_compatibility(subject)
+        if own is not None:
+            return CompatibilityLevel(own, is_own=True)
+        document = self._request_json("GET", _config(None), "compatibility level", self._end_s())
+        return CompatibilityLevel(_level_in(document), is_own=subject is None)
+
+    def own_compatibility(self, subject: str) -> str | None:
+        """Return the level of a subject, None if it has none.  Raises RegistryUnreachable and SchemaError."""
+        try:
+            document = self._request_json("GET", _config(subject), f"level of {subject}", self._end_s())
+        except SchemaNotFound:
+            return None
+        return _level_in(document)
+
+    def set_compatibility(self, subject: str | None, level: str) -> None:
+        """Set the level of a subject, or of the registry.  Raises RegistryUnreachable and SchemaError."""
+        what = "compatibility level" if subject is None else f"compatibility level of {subject}"
+        self._request_json("PUT", _config(subject), what, self._end_s(), {"compatibility": level})
+
+    def compare(self, subject: str, version: int, schema: Schema) -> Compatibility:
+        """Compare a schema with a version of a subject.  Raises RegistryUnreachable and SchemaError."""
+        path = f"/compatibility/subjects/{_segment(subject)}/versions/{version}?verbose=true"
+        what = f"version {version} of the subject {subject}"
+        document = self._request_json("POST", path, what, self._end_s(), document_of(schema))
+        is_compatible = document.get("is_compatible") if isinstance(document, dict) else None
+        if not isinstance(is_compatible, bool):
+            raise SchemaError("the registry did not return whether the schema is compatible")
+        messages = document.get("messages") or []
+        texts = tuple(str(message) for message in messages) if isinstance(messages, list) else (str(messages),)
+        return Compatibility(version, is_compatible, texts)
+
+    def delete(self, subject: str, version: int | None = None, *, is_permanent: bool = False) -> list[int]:
+        """Delete a version of a subject, or all; return their numbers.
+
+        Ids of deleted schemas are still found, until they are deleted permanently, which requires that they were
+        deleted before.  Raises RegistryUnreachable and SchemaError.
+        """
+        place = f"/subjects/{_segment(subject)}" + ("" if version is None else f"/versions/{version}")
+        what = f"subject {subject}" if version is None else f"version {version} of the subject {subject}"
+        path = f"{place}?permanent=true" if is_permanent else place
+        numbers = self._request_json("DELETE", path, what, self._end_s())
+        return [number for number in (numbers if isinstance(numbers, list) else [numbers]) if is_integer(number)]
 
     def subjects(self) -> list[str]:
         """Return the names of all subjects, sorted.  Raises RegistryUnreachable and SchemaError."""
@@ -168,7 +235,9 @@ class RegistryClient:
                 problem = f"the schema registry {url} cannot be used: {reason}"
                 continue
             if status in _REFUSALS:
-                verb = f"has no {what}" if status == http.client.NOT_FOUND else f"refused the schema for the {what}"
+                if status == http.client.NOT_FOUND:
+                    raise SchemaNotFound(f"the schema registry {url} has no {what}{_reason(reply)}")
+                verb = f"refused the schema for the {what}" if method == "POST" else f"refused to change the {what}"
                 raise SchemaError(f"the schema registry {url} {verb}{_reason(reply)}")
             if status == http.client.OK:
                 try:
@@ -226,6 +295,17 @@ def keep(cache: dict[Key, Value], key: Key, value: Value) -> None:
     if key not in cache and len(cache) >= REGISTRY_SCHEMAS_MAX:
         del cache[next(iter(cache))]
     cache[key] = value
+
+
+def _config(subject: str | None) -> str:
+    return "/config" if subject is None else f"/config/{_segment(subject)}"
+
+
+def _level_in(document: Any) -> str:
+    level = document.get("compatibilityLevel") if isinstance(document, dict) else None
+    if not isinstance(level, str):
+        raise SchemaError("the registry returned no compatibility level")
+    return level
 
 
 def _segment(name: str) -> str:

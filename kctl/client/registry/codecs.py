@@ -38,6 +38,21 @@ class Decoded(NamedTuple):
     text: str
     """JSON."""
     schema_id: int
+    """NO_ID if the schema is not from a registry."""
+
+
+class DecodesValues(Protocol):
+    """Decodes the keys or values of records."""
+
+    def decode(self, data: bytes) -> Decoded:
+        """Raise SchemaError and RegistryUnreachable."""
+
+
+class EncodesValues(Protocol):
+    """Encodes the keys or values of records."""
+
+    def encode(self, data: bytes) -> bytes:
+        """Return the bytes for JSON.  Raises SchemaError."""
 
 
 class Decoder:
@@ -106,11 +121,11 @@ def codec_of(schema: Schema, type_name: str | None = None) -> Codec:
     codec: Codec
     match schema.type:
         case "AVRO":
-            codec = _module("avro").AvroCodec(schema)
+            codec = codec_module("avro").AvroCodec(schema)
         case "PROTOBUF":
-            codec = _module("protobuf").ProtobufCodec(schema, type_name)
+            codec = codec_module("protobuf").ProtobufCodec(schema, type_name)
         case "JSON":
-            codec = _module("json_schema").JsonCodec(schema)
+            codec = codec_module("json_schema").JsonCodec(schema)
         case _:
             raise SchemaError(
                 f"schema {schema.id} has the type {schema.type[:40]}; supported are AVRO, PROTOBUF and JSON"
@@ -118,7 +133,7 @@ def codec_of(schema: Schema, type_name: str | None = None) -> Codec:
     return codec
 
 
-def _module(name: str) -> Any:
+def codec_module(name: str) -> Any:
     """Return the module of a codec, imported when a schema of its type occurs."""
     try:
         return importlib.import_module(f"kctl.client.registry.{name}")

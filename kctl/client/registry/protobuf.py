@@ -16,7 +16,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from kctl.client.registry.schema import Schema, SchemaError, indexes_of, split_indexes
 
-_WELL_KNOWN = {
+WELL_KNOWN = {
     f"google/protobuf/{name}.proto": f"google.protobuf.{name}_pb2"
     for name in (
         *("any", "api", "descriptor", "duration", "empty", "field_mask", "source_context", "struct", "timestamp"),
@@ -88,25 +88,12 @@ class ProtobufCodec:
 
     def decode(self, payload: bytes) -> str:
         """JSON.  Raises SchemaError."""
-        message = self.message(payload)
-        try:
-            document = json_format.MessageToDict(message, preserving_proto_field_name=True, descriptor_pool=self._pool)
-        except (ValueError, TypeError, RecursionError, json_format.Error) as error:
-            raise SchemaError(f"it is not a message of its schema: {type(error).__name__}") from None
-        return json.dumps(document, ensure_ascii=False)
+        return json_of(self.message(payload), self._pool)
 
     def encode(self, text: str) -> bytes:
         """Return the inverse of `decode`.  Raises SchemaError."""
         path = self._path()
-        message = GetMessageClass(self._type_at(path))()
-        try:
-            json_format.Parse(text, message, descriptor_pool=self._pool)
-            data = bytes(message.SerializeToString())
-        except (EncodeError, ValueError, TypeError, RecursionError, json_format.Error) as error:
-            raise SchemaError(
-                f"it is not a message of the schema, in the JSON of Protobuf: {str(error)[:200]}"
-            ) from None
-        return indexes_of(path) + data
+        return indexes_of(path) + message_of_json(text, GetMessageClass(self._type_at(path)), self._pool)
 
     def _add(self, name: str, schema: Schema, depth: int) -> FileDescriptor:
         """Add the file after those that it imports."""
@@ -132,10 +119,9 @@ class ProtobufCodec:
         if name in self._schema.by_reference:
             self._add(name, self._schema.by_reference[name], depth + 1)
             return
-        if name not in _WELL_KNOWN:
+        if name not in WELL_KNOWN:
             raise SchemaError(f"{self._schema.label} imports {name}, which is not among its references")
-        known = descriptor_pb2.FileDescriptorProto()
-        importlib.import_module(_WELL_KNOWN[name]).DESCRIPTOR.CopyToProto(known)
+        known = well_known_file(name)
         for imported in known.dependency:
             if imported not in self._added:
                 self._added.add(imported)
@@ -168,6 +154,32 @@ class ProtobufCodec:
         if descriptor.name not in names or descriptor.file.name != self._file.name:
             raise SchemaError(f"{self._type_name} is not defined in {self._schema.label} itself")
         return [names.index(descriptor.name), *path]
+
+
+def well_known_file(name: str) -> descriptor_pb2.FileDescriptorProto:
+    """Return one of the files of WELL_KNOWN, which belong to Protobuf."""
+    file = descriptor_pb2.FileDescriptorProto()
+    importlib.import_module(WELL_KNOWN[name]).DESCRIPTOR.CopyToProto(file)
+    return file
+
+
+def json_of(message: Message, pool: DescriptorPool) -> str:
+    """Return the JSON of a message, with the field names of its schema.  Raises SchemaError."""
+    try:
+        document = json_format.MessageToDict(message, preserving_proto_field_name=True, descriptor_pool=pool)
+    except (ValueError, TypeError, RecursionError, json_format.Error) as error:
+        raise SchemaError(f"it is not a message of its schema: {type(error).__name__}") from None
+    return json.dumps(document, ensure_ascii=False)
+
+
+def message_of_json(text: str, message_class: type[Message], pool: DescriptorPool) -> bytes:
+    """Return the bytes of a message, the inverse of `json_of`.  Raises SchemaError."""
+    message = message_class()
+    try:
+        json_format.Parse(text, message, descriptor_pool=pool)
+        return bytes(message.SerializeToString())
+    except (EncodeError, ValueError, TypeError, RecursionError, json_format.Error) as error:
+        raise SchemaError(f"it is not a message of the schema, in the JSON of Protobuf: {str(error)[:200]}") from None
 
 
 def _checked(index: int) -> int:

@@ -21,6 +21,10 @@ class SchemaError(KctlError):
     """A schema or data that cannot be used; the text is the same for all records with this cause."""
 
 
+class SchemaNotFound(SchemaError):
+    """The registry has no such subject, version or schema."""
+
+
 class RegistryUnreachable(KctlError):
     """No registry responded in time and with JSON, or all of them refused the client."""
 
@@ -75,6 +79,32 @@ class RegisteredSchema(NamedTuple):
     id: int
     version: int | None
     """None if the registry does not return it."""
+
+
+class RegisteredVersion(NamedTuple):
+    """A version of a subject."""
+
+    version: int
+    schema: Schema
+    """Its text is that of the registry, for Protobuf the source."""
+
+
+class CompatibilityLevel(NamedTuple):
+    """Which changes of a schema a subject accepts."""
+
+    level: str
+    """NONE, BACKWARD, FORWARD or FULL, or with the end _TRANSITIVE."""
+    is_own: bool
+    """False if it is that of the registry."""
+
+
+class Compatibility(NamedTuple):
+    """Whether a schema can become a version of a subject, by its comparison with one version."""
+
+    version: int
+    is_compatible: bool
+    messages: tuple[str, ...]
+    """Those of the registry."""
 
 
 def document_of(schema: Schema) -> dict[str, Any]:

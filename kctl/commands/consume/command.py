@@ -23,6 +23,7 @@ from kctl.commands.frame.options.parameters import NOT_AN_OPTION, with_groups
 from kctl.commands.frame.options.values import check_offset_range, parse_offset
 from kctl.commands.frame.output.shown import shows
 from kctl.commands.reading.options import (
+    DescriptorOptions,
     From,
     Limit,
     Mask,
@@ -64,6 +65,7 @@ IsolationLevelName = Literal["read_committed", "read_uncommitted"]
         r"kctl consume orders -f '%K %V %k%v' --reversible | kctl produce orders-copy -f '%K %V %k%v'",
         "kctl consume orders --value-only --max-messages 1",
         "kctl consume orders --decode value --schema-registry http://127.0.0.1:8081 --mask value.card.number",
+        "kctl consume orders --value-descriptor shop.desc --value-message shop.Order",
         "kctl consume orders --group audit --follow --format jsonl",
         "kctl consume orders --group audit --follow --assignor cooperative-sticky",
         "kctl consume __consumer_offsets --formatter offsets",
@@ -158,6 +160,7 @@ def consume(
         typer.Option("--decode", help="Decode Avro, Protobuf and JSON Schema by a schema registry into JSON."),
     ] = None,
     schema_registry: SchemaRegistry = None,
+    descriptors: DescriptorOptions,
     mask: Mask = None,
     mask_regex: MaskRegex = None,
     formatter_text: Annotated[RecordText | None, NOT_AN_OPTION] = None,
@@ -221,7 +224,8 @@ def consume(
 
     --decode reads schemas from --schema-registry, or schema.registry.url in --command-config.  A value that does not
     decode is shown as bytes, with a warning per cause, and the exit status is 1.  --key, --grep and --where apply to
-    what is shown: decoded and masked text; see docs/schema-registry.md.
+    what is shown: decoded and masked text; see docs/schema-registry.md.  --value-descriptor and --value-message decode
+    Protobuf that was written without a registry.
 
     --mask replaces the JSON value at a path of --where by "***", and the whole key or value if it is not JSON;
     --mask-regex replaces what matches in keys, values and headers.  kctl.mask.paths and kctl.mask.regex in
@@ -263,8 +267,10 @@ def consume(
         other = {"--group": group, "--formatter": formatter, "--max-messages": max_records}
         if names := [name for name, value in other.items() if value is not None]:
             raise UsageError(f"--last cannot be used with {names[0]}")
-    if formatter and (decode or mask or mask_regex):
-        raise UsageError("--formatter decodes internal topics; leave out --decode, --mask and --mask-regex")
+    if formatter and (decode or mask or mask_regex or any(descriptors)):
+        raise UsageError(
+            "--formatter decodes internal topics; leave out --decode, --mask, --mask-regex and descriptors"
+        )
     if formatter and run.console.format is Format.CSV:
         raise UsageError("--formatter shows objects within objects, which csv has no columns for; use json or yaml")
     if formatter and not run.console.format.is_document:
@@ -304,6 +310,7 @@ def consume(
             properties,
             decode=decode,
             registry_url=schema_registry,
+            described=descriptors.messages(),
             rules=MaskingRules() if formatter else masking_rules(properties).joined(mask, mask_regex),
         ),
         text=text,

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from kctl.admin.records.selection import MASK, Masking, MaskingRules, Substitute, masking
-from kctl.client.registry.codecs import Decoder
+from kctl.client.registry.codecs import Decoder, DecodesValues
 from kctl.client.registry.schema import RegistryUnreachable, SchemaError
 from kctl.commands.reading.searches import SEARCHED_BYTES_MAX, TIME_S_MAX, Expired, within_limit
 from kctl.commands.record_format.reading import RoundTrip
@@ -44,11 +44,11 @@ class DecodedRecord(NamedTuple):
 class Presenting:
     """Decodes and masks the records of one command.  Owner: the main thread."""
 
-    def __init__(self, console: Console, decode: Decode | None, decoder: Decoder | None, masks: Masking | None) -> None:
-        self.decodes = decode is not None
+    def __init__(self, console: Console, decoders: Mapping[str, DecodesValues], masks: Masking | None) -> None:
+        """Without a decoder, the key or value stays as it is."""
+        self.decodes = bool(decoders)
         self._console = console
-        self._decode = decode
-        self._decoder = decoder
+        self._decoders = decoders
         self._masks = masks
         self._failures: dict[str, int] = {}
 
@@ -60,7 +60,7 @@ class Presenting:
     @property
     def changes_nothing(self) -> bool:
         """Whether records are shown as they are."""
-        return self._decoder is None and self._masks is None
+        return not self._decoders and self._masks is None
 
     def __call__(self, tp: TopicPartition, record: Record, *, counts_failures: bool = True) -> DecodedRecord:
         """Return the record as it is shown; bytes that do not decode stay as they are.
@@ -91,10 +91,11 @@ class Presenting:
         data: bytes | None,
         counts_failures: bool,
     ) -> tuple[bytes | None, int | None]:
-        if data is None or self._decoder is None or self._decode not in {field, "both"}:
+        decoder = self._decoders.get(field)
+        if data is None or decoder is None:
             return data, None
         try:
-            decoded = self._decoder.decode(data)
+            decoded = decoder.decode(data)
         except (SchemaError, RegistryUnreachable) as error:
             if counts_failures:
                 self._note_failure(tp, record, field, str(error))
@@ -117,17 +118,24 @@ def presenting(
     *,
     decode: Decode | None,
     registry_url: str | None,
+    described: Mapping[str, DecodesValues],
     rules: MaskingRules,
 ) -> Presenting:
-    """Return the presentation that the options and properties request.  Raises UsageError and ConfigError."""
+    """Return the presentation that the options and properties request; `described` decodes without a registry.
+
+    Raises UsageError and ConfigError.
+    """
     if registry_url is not None and decode is None:
         raise UsageError("--schema-registry requires --decode")
-    decoder = None
+    decoders = dict(described)
+    fields = {"both": ("key", "value"), None: ()}.get(decode, (decode,))
+    if conflict := next((field for field in fields if field in described), None):
+        raise UsageError(f"--decode {decode} and --{conflict}-descriptor cannot be combined")
     if decode is not None:
         from kctl.commands.reading.options import registry_client  # noqa: PLC0415 - imports ssl and an HTTP client
 
-        decoder = Decoder(registry_client(properties, registry_url))
-    return Presenting(console, decode, decoder, masking(rules, timed_substitute))
+        decoders.update(dict.fromkeys(map(str, fields), Decoder(registry_client(properties, registry_url))))
+    return Presenting(console, decoders, masking(rules, timed_substitute))
 
 
 def timed_substitute(pattern: str) -> Substitute:

@@ -57,6 +57,9 @@ WORK: dict[str, dict[str, Member]] = {
             "kctl.commands.copy.command", "Copy records of a topic to another topic, which may be in another cluster."
         ),
         "records": Member("kctl.commands.records", "Delete the oldest records of partitions."),
+        "registry": Member(
+            "kctl.commands.registry", "List, describe, check, register and delete schemas of a schema registry."
+        ),
         "perf": Member("kctl.commands.perf", "Measure throughput and latency with test records."),
     },
     "Change": {

@@ -109,6 +109,10 @@ NOT_OFFERED = {
     "it connects to an address that is an argument": (
         *("tls check", "metrics show", "broker zookeeper-ls", "broker zookeeper-get", "broker zookeeper-stat"),
     ),
+    "it connects to a schema registry": (
+        *("registry list", "registry describe", "registry compatibility", "registry check", "registry register"),
+        "registry delete",
+    ),
     "it handles passwords or tokens": (
         *("users create", "users alter", "users delete"),
         *("tokens create", "tokens describe", "tokens renew", "tokens expire"),
@@ -133,6 +137,7 @@ _EXCLUDED_OF_CONSUME = frozenset(
     {
         *("follow", "group", "assignor", "last"),
         *("record_format", "null_marker", "reversible", "value_only"),
+        *("value_descriptor", "value_message", "key_descriptor", "key_message"),
     }
 )
 """A group commits offsets; `--last` excludes the limit that every call has; the others have output that is not JSON."""

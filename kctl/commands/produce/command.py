@@ -23,11 +23,12 @@ from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
 from kctl.commands.frame.options.option_types import Pair, any_text
+from kctl.commands.frame.options.parameters import with_groups
 from kctl.commands.frame.options.values import format_time, known_time
 from kctl.commands.frame.output.rows import ErrorFields, code_error
 from kctl.commands.frame.output.shown import shows
 from kctl.commands.produce.input import Encoding, InputOptions, encoding_of, read_chunks, read_lines
-from kctl.commands.reading.options import NullMarker, RecordFormat, SchemaRegistry
+from kctl.commands.reading.options import DescriptorOptions, NullMarker, RecordFormat, SchemaRegistry
 from kctl.errors import ApiError, ErrorCode, KctlError, UsageError
 from kctl.output.console import JSON_ONLY, Console, ErrorName, ErrorText, Format
 from kctl.output.quantities import INT32_MAX, counted
@@ -80,6 +81,7 @@ BUFFERED_BYTES_MAX = 16 << 20
     ),
 )
 @shows(DeliveryRow)
+@with_groups
 def produce(
     ctx: typer.Context,
     topic: Annotated[
@@ -137,6 +139,7 @@ def produce(
         str | None, typer.Option("--key-schema", metavar="SCHEMA", help="Encode keys by this schema.")
     ] = None,
     schema_registry: SchemaRegistry = None,
+    descriptors: DescriptorOptions,
     transactional_id: Annotated[
         str | None,
         typer.Option("--transactional-id", metavar="ID", help="Write all records in one transaction with this id."),
@@ -157,6 +160,8 @@ def produce(
     With --value-schema and --key-schema, values and keys are JSON, which is encoded as Avro, Protobuf or JSON Schema.
     The schema must be in the registry: SCHEMA is `latest` (of TOPIC-value or TOPIC-key), SUBJECT, SUBJECT:VERSION or
     id:N, and #NAME after it selects a message type of Protobuf; see docs/schema-registry.md.
+
+    --value-descriptor and --value-message encode JSON as Protobuf without a registry.
 
     With --transactional-id, readers of committed records see all records or none: the transaction is committed at the
     end of the input, and aborted when a record cannot be written, a line is invalid, or SIGINT or SIGTERM arrives.
@@ -193,7 +198,7 @@ def produce(
         partition,
     )
     lines = InputOptions(input_, key_separator, null_marker, record_format)
-    encoding = encoding_of(run, topic, key_schema, value_schema, schema_registry)
+    encoding = encoding_of(run, topic, key_schema, value_schema, schema_registry, descriptors)
     if encoding.key is not None and every.key is not None:
         every.key = encoding.encoded(encoding.key, every.key)
     timeout_ms = writing.transaction_timeout_ms or TRANSACTION_TIMEOUT_MS

@@ -16,8 +16,9 @@ from kctl.errors import KctlError, UsageError
 from kctl.output.documents import json_problem
 
 if TYPE_CHECKING:
-    from kctl.client.registry.codecs import Encoder
+    from kctl.client.registry.codecs import EncodesValues
     from kctl.commands.frame.invocation import Invocation
+    from kctl.commands.reading.options import DescriptorOptions
 
 
 READ_SIZE = 1 << 18
@@ -173,23 +174,32 @@ def _set(readable: asyncio.Future[None]) -> None:
 class Encoding(NamedTuple):
     """How keys and values are encoded; None for as they are."""
 
-    key: Encoder | None = None
-    value: Encoder | None = None
+    key: EncodesValues | None = None
+    value: EncodesValues | None = None
 
     @staticmethod
-    def encoded(encoder: Encoder | None, data: bytes | None) -> bytes | None:
+    def encoded(encoder: EncodesValues | None, data: bytes | None) -> bytes | None:
         """Null stays null: a tombstone has no schema.  Raises SchemaError."""
         return data if encoder is None or data is None else encoder.encode(data)
 
 
 def encoding_of(
-    run: Invocation, topic: str | None, key_schema: str | None, value_schema: str | None, registry_url: str | None
+    run: Invocation,
+    topic: str | None,
+    key_schema: str | None,
+    value_schema: str | None,
+    registry_url: str | None,
+    descriptors: DescriptorOptions,
 ) -> Encoding:
     """Return the encoding; raise UsageError, ConfigError, SchemaError and RegistryUnreachable."""
+    described = descriptors.messages()
+    for field, schema in (("key", key_schema), ("value", value_schema)):
+        if field in described and schema is not None:
+            raise UsageError(f"--{field}-schema and --{field}-descriptor cannot be combined")
     if key_schema is None and value_schema is None:
         if registry_url is not None:
             raise UsageError("--schema-registry requires --value-schema or --key-schema")
-        return Encoding()
+        return Encoding(described.get("key"), described.get("value"))
     for option, schema in (("--key-schema", key_schema), ("--value-schema", value_schema)):
         if topic is None and schema is not None and schema.partition("#")[0] in {"", "latest"}:
             raise UsageError(f"{option} latest is that of TOPIC, and none is given; give the subject")
@@ -197,6 +207,8 @@ def encoding_of(
 
     client = registry_client(run.client_properties(), registry_url)
     return Encoding(
-        None if key_schema is None else encoder_of(client, key_schema, f"{topic}-key", "--key-schema"),
-        None if value_schema is None else encoder_of(client, value_schema, f"{topic}-value", "--value-schema"),
+        described.get("key") if key_schema is None else encoder_of(client, key_schema, f"{topic}-key", "--key-schema"),
+        described.get("value")
+        if value_schema is None
+        else encoder_of(client, value_schema, f"{topic}-value", "--value-schema"),
     )

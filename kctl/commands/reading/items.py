@@ -10,6 +10,7 @@ import json
 from json.encoder import encode_basestring as encode_text
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
+from kctl.client.registry.schema import NO_ID
 from kctl.commands.frame.options.values import NO_TIMESTAMP, format_time, known_time, parse_any_year_ms
 from kctl.commands.record_format.reading import ReadRecord
 from kctl.errors import UsageError
@@ -161,7 +162,7 @@ def json_of(data: bytes | None, encoding_name: str) -> str:
 def decoded_item(
     tp: TopicPartition, record: Record, key_schema_id: int | None, value_schema_id: int | None
 ) -> DecodedItem:
-    """Return a record with JSON values where there is a schema."""
+    """Return a record with JSON values where there is a schema, which is not of a registry with NO_ID."""
     key, key_encoding = encode_bytes(record.key) if key_schema_id is None else _parsed(record.key)
     value, value_encoding = encode_bytes(record.value) if value_schema_id is None else _parsed(record.value)
     return DecodedItem(
@@ -172,10 +173,10 @@ def decoded_item(
         format_time(record.timestamp),
         key,
         key_encoding,
-        key_schema_id,
+        None if key_schema_id == NO_ID else key_schema_id,
         value,
         value_encoding,
-        value_schema_id,
+        None if value_schema_id == NO_ID else value_schema_id,
         [HeaderItem(name, *encode_bytes(data)) for name, data in record.headers],
     )
 

@@ -15,12 +15,13 @@ from kctl.admin.topics.offsets import find_offset_ranges, offset_ranges, resolve
 from kctl.client.consuming.positions import Position
 from kctl.client.producing.partitioners import crc32_partition_of_key, partition_of_key
 from kctl.client.registry.client import RegistryClient
-from kctl.client.registry.codecs import Encoder
+from kctl.client.registry.codecs import Encoder, codec_module
 from kctl.client.registry.schema import RegistrySettings, registry_settings
 from kctl.commands.frame.options.option_types import Offset, Partitions, any_text
 from kctl.commands.reading.searches import SEARCHED_BYTES_MAX, TimedSearch
 from kctl.errors import ApiError, ErrorCode, UsageError
 from kctl.output.quantities import INT32_MAX, INT64_MAX, counted, format_duration, parse_integer
+from kctl.system.user_files import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from kctl.client.cluster import ClusterClient
     from kctl.client.consuming.consumer import Consumer
     from kctl.client.consuming.list_offsets import IsolationLevel
+    from kctl.client.registry.descriptor_set import DescribedMessages
     from kctl.model import TopicPartition
     from kctl.output.console import Console
 
@@ -109,6 +111,49 @@ SchemaRegistry = Annotated[
     str | None,
     typer.Option("--schema-registry", metavar="URL", help="Schema registry.  Default: schema.registry.url."),
 ]
+
+
+class DescriptorOptions(NamedTuple):
+    """The options that name a message type of Protobuf without a registry."""
+
+    value_descriptor: Annotated[
+        str | None,
+        typer.Option(
+            "--value-descriptor",
+            metavar="FILE",
+            help="Values are Protobuf without a registry: a file of protoc --descriptor_set_out.",
+        ),
+    ] = None
+    value_message: Annotated[
+        str | None,
+        typer.Option("--value-message", metavar="NAME", help="Message type of values, such as shop.Order."),
+    ] = None
+    key_descriptor: Annotated[
+        str | None, typer.Option("--key-descriptor", metavar="FILE", help="The same for keys.")
+    ] = None
+    key_message: Annotated[str | None, typer.Option("--key-message", metavar="NAME", help="Message type of keys.")] = (
+        None
+    )
+
+    def messages(self) -> dict[str, DescribedMessages]:
+        """Return what decodes and encodes "key" and "value".  Raises UsageError and SchemaError."""
+        given = {
+            "key": (self.key_descriptor, self.key_message),
+            "value": (self.value_descriptor, self.value_message),
+        }
+        found: dict[str, DescribedMessages] = {}
+        for field, (path, name) in given.items():
+            if (path is None) != (name is None):
+                raise UsageError(f"--{field}-descriptor and --{field}-message are given together")
+            if path is None or name is None:
+                continue
+            try:
+                found[field] = codec_module("descriptor_set").DescribedMessages(read_regular(path), name, path)
+            except OSError as error:
+                raise UsageError(f"cannot read {path}: {error.strerror}") from None
+        return found
+
+
 Mask = Annotated[
     list[str] | None, typer.Option("--mask", metavar="PATH", help="Hide what is at this path, such as value.password.")
 ]

@@ -86,12 +86,18 @@ CHANGES_ELSEWHERE = {
     "tokens renew",
     "tokens expire",
     "tables import",
+    "registry register",
+    "registry delete",
 }
-"""Commands that need several brokers, a KRaft cluster, SASL or an export: tests/unit/commands/test_interruptions.py,
-and for the first and the last test_roll.py and tests/integration/spark.
+"""Commands that need several brokers, a KRaft cluster, SASL, an export or a schema registry:
+tests/unit/commands/test_interruptions.py, and for the first and the last test_roll.py, tests/integration/spark and
+tests/unit/commands/test_registry.py.
 """
-QUERIES_ELSEWHERE = {"doctor", "groups lag", "groups history", "metrics show"}
-"""What they show depends on the time."""
+QUERIES_ELSEWHERE = {
+    *("doctor", "groups lag", "groups history", "metrics show"),
+    *("registry list", "registry describe", "registry check"),
+}
+"""What they show depends on the time; or they need a schema registry: tests/unit/commands/test_registry.py."""
 UNKNOWN = [
     *("topics describe nope", "topics alter nope --partitions 5", "topics delete nope --yes"),
     *("configs describe topic nope", "configs describe broker 9", "configs describe logger 9"),
