@@ -217,7 +217,9 @@ def interpreted(path: str) -> ModuleType:
 def outcome(module: ModuleType, name: str, region: bytes, count: int) -> object:
     """What a walk returns, or the type and text of its error."""
     try:
-        return {**WALKS, **TABLES, **ENCODERS, **LINES, **ROWS, **FRAMES, **FETCHES, **HASHES}[name](module, region, count)
+        return {**WALKS, **TABLES, **ENCODERS, **LINES, **ROWS, **FRAMES, **FETCHES, **HASHES}[name](
+            module, region, count
+        )
     except (IndexError, ValueError) as error:
         return type(error), str(error)
 
