@@ -23,6 +23,7 @@ from typing import Any
 from uuid import UUID
 
 from kctl.client.registry.schema import SchemaError
+from kctl.output.quantities import counted
 
 PRECISION_MAX = 1_000
 """Digits of a decimal; one with more is shown as bytes."""
@@ -165,7 +166,7 @@ def _text_of(schema: Mapping[str, Any], value: Any) -> Any:
 
 def _decimal_text(schema: Mapping[str, Any], data: bytes) -> str:
     if len(data) > _DECIMAL_BYTES_MAX:
-        raise SchemaError(f"it has a decimal of {len(data):,} bytes; at most {_DECIMAL_BYTES_MAX} are read")
+        raise SchemaError(f"it has a decimal of {counted(len(data), 'byte')}; at most {_DECIMAL_BYTES_MAX} are read")
     number = int.from_bytes(data, "big", signed=True)
     scale = schema.get("scale", 0)
     digits = str(abs(number)).rjust(scale + 1, "0")

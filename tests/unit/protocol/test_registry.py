@@ -88,6 +88,8 @@ def test_an_api_of_the_client_alone_has_no_served_versions() -> None:
         "unregister_broker",
         "consumer_group_heartbeat",
         "consumer_group_describe",
+        "get_telemetry_subscriptions",
+        "push_telemetry",
         "list_config_resources",
         "describe_topic_partitions",
         "share_group_heartbeat",
