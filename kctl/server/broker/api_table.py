@@ -198,12 +198,16 @@ def _register_configs(serve: Serve, base: Foundations, parts: BrokerParts) -> No
     serve("alter_client_quotas", AlterClientQuotasHandler(topics, resolves).handle)
 
 
+_VERSIONS_OF_THE_CONSUMER_PROTOCOL = {"offset_commit": range(10), "offset_fetch": range(10), "list_groups": range(6)}
+"""Without topic ids in commits (KIP-848, version 10)."""
+
+
 def _register_groups(dispatcher: Dispatcher, base: Foundations, parts: BrokerParts) -> None:
     serve = dispatcher.register
-    newer: dict[str, range | None] = {"offset_commit": None, "offset_fetch": None, "list_groups": None}
+    newer: dict[str, range] = {}
     if CONSUMER_PROTOCOL in base.configs.current.group_coordinator_rebalance_protocols:
         # Kafka 2.8 has none of these; they need each other.
-        newer = {name: registry.api_named(name).versions for name in newer}
+        newer = _VERSIONS_OF_THE_CONSUMER_PROTOCOL
         _register_consumer_groups(dispatcher, base, parts)
     configs, metadata, clock = base.configs, base.metadata, base.world.clock
     groups, old_offsets = parts.groups, OffsetsInZooKeeper(parts.zookeeper)
@@ -212,12 +216,12 @@ def _register_groups(dispatcher: Dispatcher, base: Foundations, parts: BrokerPar
     serve("sync_group", SyncGroupHandler(groups).handle)
     serve("heartbeat", HeartbeatHandler(groups).handle)
     serve("leave_group", LeaveGroupHandler(groups).handle)
-    serve("offset_commit", commit.handle, served=newer["offset_commit"])
+    serve("offset_commit", commit.handle, served=newer.get("offset_commit"))
     fetch = OffsetFetchHandler(groups, metadata, old_offsets)
-    serve("offset_fetch", fetch.handle, served=newer["offset_fetch"])
+    serve("offset_fetch", fetch.handle, served=newer.get("offset_fetch"))
     serve("offset_delete", OffsetDeleteHandler(groups, metadata).handle)
     serve("describe_groups", DescribeGroupsHandler(groups).handle)
-    serve("list_groups", ListGroupsHandler(groups).handle, served=newer["list_groups"])
+    serve("list_groups", ListGroupsHandler(groups).handle, served=newer.get("list_groups"))
     serve("delete_groups", DeleteGroupsHandler(groups).handle)
 
 

@@ -61,7 +61,7 @@ class OffsetFetchHandler:
 
     async def _several_groups(self, request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
         response = OffsetFetchResponse(groups=[])
-        for group in request.groups:
+        async for group in sliced(request.groups, SLICE_OBJECTS):
             asked = OffsetFetchRequest(
                 group_id=group.group_id, topics=group.topics, require_stable=request.require_stable
             )

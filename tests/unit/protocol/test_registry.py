@@ -102,4 +102,4 @@ def test_an_api_of_the_client_alone_has_no_served_versions() -> None:
         "delete_share_group_offsets",
     ]
     assert (api_named("describe_groups").versions, api_named("describe_groups").served) == (range(7), range(6))
-    assert (api_named("offset_fetch").versions, api_named("offset_fetch").served) == (range(10), range(8))
+    assert (api_named("offset_fetch").versions, api_named("offset_fetch").served) == (range(11), range(8))
