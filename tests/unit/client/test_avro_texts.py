@@ -107,7 +107,7 @@ def test_named_types_and_fields_are_followed() -> None:
         ],
     }
     day = date(2026, 11, 21)
-    inner = {"first": {"day": day}, "more": [], "next": None, "other": {"day": day}}
+    inner: dict[str, Any] = {"first": {"day": day}, "more": [], "next": None, "other": {"day": day}}
     datum = {"first": {"day": day}, "more": [{"day": day}], "next": inner, "other": None}
     payload = written(schema, datum)
     shown = codec(schema).decode(payload)
