@@ -143,3 +143,18 @@ def test_static_instance_id_belongs_to_the_last_member_that_joined(
     assert "FENCED_INSTANCE_ID" in readers[0].err.read_text()
     more = fill(kctl, topic, range(9, 18))
     await_values(more, *readers[1:])
+
+
+def test_a_group_reads_several_topics_and_those_that_match_a_pattern(kctl: Kctl, topic: str) -> None:
+    names = [f"{topic}-{letter}" for letter in "ab"]
+    for name in names:
+        assert kctl(f"topics create {name} --partitions 1").status == 0
+        assert kctl(f"produce {name}", stdin=name.encode()).status == 0
+    for group, words in ((f"{topic}-named", " ".join(names)), (f"{topic}-matched", f"{topic}-?")):
+        for expected in (names, []):
+            ran = kctl(f"consume {words} --group {group} --format jsonl")
+            rows = [json.loads(line) for line in ran.out.splitlines()]
+            assert (ran.status, sorted(row["topic"] for row in rows)) == (0, expected), ran.err
+            assert all(row["value"] == row["topic"] for row in rows)
+        (exported,) = kctl(f"groups export {group}").document["groups"]
+        assert sorted((offset["topic"], offset["offset"]) for offset in exported["offsets"]) == [(n, 1) for n in names]

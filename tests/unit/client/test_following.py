@@ -200,7 +200,8 @@ def test_deleted_topic_does_not_stop_the_others(cluster: FakeCluster) -> None:
                 nonlocal was_looked_up
                 if was_looked_up and "orders" not in cluster.topics:
                     cluster.create("orders")[0].append(batch("again"))
-                was_looked_up |= request.topics is None or [topic.name for topic in request.topics] == ["orders"]
+                named = None if request.topics is None else [topic.name for topic in request.topics]
+                was_looked_up |= named is None or named == ["orders"]
 
             cluster.intercept(MetadataRequest, create_again)
             assert await read() == ["again"]
