@@ -32,6 +32,7 @@ def usual_request(chance: random.Random, names: Sequence[str], indexes: Sequence
         max_wait_ms=chance.choice((0, 100, 100)),
         min_bytes=chance.choice((0, 1, 1, 1, 700)),
         max_bytes=chance.choice((1 << 20, 1 << 20, 1 << 20, 300, 0)),
+        isolation_level=chance.choice((0, 1)),
         topics=topics,
     )
 
@@ -59,7 +60,8 @@ def unusual_fetches(
     changes: tuple[dict[str, Any], ...] = (
         {"replica_id": 1},
         {"replica_id": -2},
-        {"isolation_level": 1},
+        {"isolation_level": 2},
+        {"isolation_level": -1},
         {"session_epoch": 0},
         {"session_id": 5, "session_epoch": 1},
         {"topics": []},

@@ -37,10 +37,10 @@ def reference(frame: bytes) -> PlainFetch | None:
         request, end = codec.decode(FetchRequest, frame, version, offset)
     except MalformedRequest:
         return None
-    usual: tuple[object, ...] = (-1, 0, 0, -1, [], "", len(frame))
+    usual: tuple[object, ...] = (-1, True, 0, -1, [], "", len(frame))
     if usual != (
         request.replica_id,
-        request.isolation_level,
+        request.isolation_level in {0, 1},
         request.session_id,
         request.session_epoch,
         request.forgotten_topics_data,
@@ -64,6 +64,7 @@ def reference(frame: bytes) -> PlainFetch | None:
         version,
         correlation_id,
         client_id or "",
+        request.isolation_level == 1,
         request.max_wait_ms,
         request.min_bytes,
         request.max_bytes,
@@ -115,7 +116,7 @@ def test_responses_are_what_the_encoder_writes(source: ModuleType, seed: int) ->
     chance = random.Random(seed)
     request = read_plain_fetch(usual_fetch(chance))
     assert request is not None
-    version, correlation_id, _, _, _, _, topics, positions = request
+    version, correlation_id, _, is_committed, _, _, _, topics, positions = request
     read = [
         (partition, chance.choice((0, 1 << 40)), chance.choice((0, 1 << 40)), chance.choice((0, 5)), size)
         for (_, partition, *_), size in ((position, chance.choice((0, 1, 130, 20_000))) for position in positions)
@@ -132,7 +133,7 @@ def test_responses_are_what_the_encoder_writes(source: ModuleType, seed: int) ->
                         high_watermark=high_watermark,
                         last_stable_offset=last_stable,
                         log_start_offset=log_start,
-                        aborted_transactions=None,
+                        aborted_transactions=[] if is_committed else None,
                         records=bytes(size),
                     )
                     for index, high_watermark, last_stable, log_start, size in (next(rest) for _ in range(count))
@@ -144,12 +145,12 @@ def test_responses_are_what_the_encoder_writes(source: ModuleType, seed: int) ->
     body = encode_response_header(1, version, correlation_id) + codec.encode_bytes(response, version)
     sizes = [size for *_, size in read if size]
     for module in (fetch_frame, source):
-        pieces = module.write_fetch_response(version, correlation_id, topics, read)
+        pieces = module.write_fetch_response(version, correlation_id, is_committed, topics, read)
         assert len(pieces) in {len(sizes), len(sizes) + 1}
         whole = b"".join(piece + bytes(sizes[at] if at < len(sizes) else 0) for at, piece in enumerate(pieces))
         assert whole == len(body).to_bytes(4, "big") + body
         with pytest.raises(IndexError):
-            module.write_fetch_response(version, correlation_id, topics, read[1:])
+            module.write_fetch_response(version, correlation_id, is_committed, topics, read[1:])
 
 
 def test_arbitrary_bytes_are_left(source: ModuleType) -> None:

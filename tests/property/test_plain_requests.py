@@ -8,6 +8,7 @@ what is logged.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import logging
 import os
@@ -20,7 +21,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kctl.errors import KctlError
+from kctl.errors import ApiError, KctlError
 from kctl.model import TopicPartition
 from kctl.protocol.apis.fetch import FetchPartition, FetchTopic
 from kctl.protocol.apis.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -28,6 +29,7 @@ from kctl.records.build import build_batch
 from kctl.records.compiled.fetch_frame import read_plain_fetch
 from kctl.records.compiled.produce_frame import read_plain_produce
 from kctl.records.compression import Codec
+from kctl.records.control import ControlType, EndTransactionMarker, build_end_transaction_marker
 from kctl.records.header import Record
 from kctl.security.acls import Operation, ResourceType
 from kctl.security.authorization import Granted
@@ -74,6 +76,7 @@ STEPS = 40
 WAIT_MS = 500
 FETCH_MAX_BYTES = 1_000
 CLIENT = "client"
+TRANSACTIONAL = 77
 QUOTAS: tuple[dict[str, str], ...] = (
     {"producer_byte_rate": "1000000"},
     {"producer_byte_rate": "200", "request_percentage": "90"},
@@ -339,10 +342,35 @@ async def _happen(chance: random.Random, disk: Disk, partitions: Sequence[Partit
             partition = chance.choice(partitions)
             disk.lead(*partition.topic_partition, leader=1, replicas=(0, 1))
             disk.replicas.partition_moved(partition.topic_partition)
+        case 27 | 28:
+            _go_on(chance, partitions[0], disk)
         case 26:
             files.is_full = chance.random() < 0.2
         case _:
             pass
+
+
+def _go_on(chance: random.Random, partition: Partition, disk: Disk) -> None:
+    """Write records of a transaction, or end it."""
+    if partition.leader:
+        return
+    producer = TRANSACTIONAL
+    if chance.random() < 0.5:
+        batch = build_batch(
+            [Record(0, 0, b"key", b"value")],
+            producer_id=producer,
+            producer_epoch=0,
+            base_sequence=0,
+            is_transactional=True,
+        )
+    else:
+        marker = EndTransactionMarker(chance.choice((ControlType.ABORT, ControlType.COMMIT)), 0)
+        batch = build_end_transaction_marker(marker, producer_id=producer, producer_epoch=0, timestamp=0)
+    with contextlib.suppress(ApiError):
+        disk.replicas.append(
+            partition, memoryview(bytearray(batch)), required_acks=1, request_version=9, from_client=False
+        )
+        disk.replicas.partition_moved(partition.topic_partition)
 
 
 async def _note(step: int, answer: asyncio.Future[Any], outcome: Outcome) -> None:

@@ -174,9 +174,9 @@ def _read(module: Any, frame: bytes, count: int) -> object:
     request = module.read_plain_fetch(frame)
     if request is None:
         return None
-    version, correlation_id, _, _, _, _, topics, positions = request
+    version, correlation_id, _, is_committed, _, _, _, topics, positions = request
     read = [(index, offset, epoch - (1 << 62), -1, count % 3 * 64) for _, index, epoch, offset, _ in positions]
-    return request, module.write_fetch_response(version, correlation_id, topics, read)
+    return request, module.write_fetch_response(version, correlation_id, is_committed, topics, read)
 
 
 FETCHES: dict[str, Callable[[Any, bytes, int], Any]] = {"Fetch requests": _fetched}

@@ -1,7 +1,7 @@
 """Reads whole Fetch requests, and writes their responses; mypyc compiles it: docs/decisions/native-requests.md.
 
-What is usual is read into flat values: versions from 10 on, of consumers without a session, a rack and a limit to
-committed transactions.  Everything else is left to the decoders of kctl.protocol; see `produce_frame`.
+What is usual is read into flat values: versions from 10 on, of consumers without a session and a rack.
+Everything else is left to the decoders of kctl.protocol; see `produce_frame`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ PlainPosition = tuple[str, int, int, int, int]
 """Topic, partition, leader epoch or -1, offset, limit in bytes."""
 FetchedTopic = tuple[bytes, int]
 """Name, and how many of the partitions are of it."""
-PlainFetch = tuple[int, int, str, int, int, int, list[FetchedTopic], list[PlainPosition]]
-"""Version, correlation id, client id, max wait in ms, min bytes, max bytes, topics, positions."""
+PlainFetch = tuple[int, int, str, bool, int, int, int, list[FetchedTopic], list[PlainPosition]]
+"""Version, correlation id, client id, whether only committed transactions are read, max wait in ms, min bytes, max
+bytes, topics, positions.
+"""
 ReadPartition = tuple[int, int, int, int, int]
 """Partition, high watermark, last stable offset, log start offset, size of the records."""
 
@@ -62,11 +64,12 @@ def _read(frame: bytes) -> PlainFetch | None:
     max_bytes: i64 = i64(read_i32_be(frame, position + 12))
     if (
         read_i32_be(frame, position) != _CONSUMER
-        or frame[position + 16] != 0  # Isolation level.
+        or frame[position + 16] > 1  # Isolation level.
         or read_i32_be(frame, position + 17) != _NO_SESSION
         or read_i32_be(frame, position + 21) != _FINAL_EPOCH
     ):
         return None
+    is_committed = frame[position + 16] == 1
     position += 25
     topics: list[FetchedTopic] = []
     positions: list[PlainPosition] = []
@@ -106,7 +109,9 @@ def _read(frame: bytes) -> PlainFetch | None:
                 return None
             position += 1
     return _ended(
-        frame, position, (version, correlation_id, client_id, max_wait_ms, min_bytes, max_bytes, topics, positions)
+        frame,
+        position,
+        (version, correlation_id, client_id, is_committed, max_wait_ms, min_bytes, max_bytes, topics, positions),
     )
 
 
@@ -122,10 +127,10 @@ def _ended(frame: bytes, position: i64, request: PlainFetch) -> PlainFetch | Non
 
 
 def write_fetch_response(
-    version: i64, correlation_id: i64, topics: list[FetchedTopic], read: list[ReadPartition]
+    version: i64, correlation_id: i64, is_committed: bool, topics: list[FetchedTopic], read: list[ReadPartition]
 ) -> list[bytes]:
-    """Return the frame of a response without errors, with its size, in the pieces before, between and after the
-    records of the partitions that have any.
+    """Return the frame of a response without errors and aborted transactions, with its size, in the pieces before,
+    between and after the records of the partitions that have any.
 
     `read` has the partitions of all topics in order.  Raises IndexError if there are too few.
     """
@@ -156,7 +161,7 @@ def write_fetch_response(
             write_i64_be(out, high_watermark)
             write_i64_be(out, last_stable)
             write_i64_be(out, log_start)
-            write_count(out, -1, is_flexible)  # Aborted transactions.
+            write_count(out, 0 if is_committed else -1, is_flexible)  # Aborted transactions.
             if version >= _WITH_RACK:
                 write_i32_be(out, _NO_REPLICA)
             write_count(out, size, is_flexible)

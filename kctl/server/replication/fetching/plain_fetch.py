@@ -32,7 +32,7 @@ class PlainFetchHandler:
     def handle(self, request: PlainFetch, frame: memoryview, peer: Peer, access: AccessControl) -> PlainReply | None:
         """Serve one request: return the reply, or None for what is left to the other handler."""
         del frame
-        version, correlation_id, _, max_wait_ms, min_bytes, max_bytes, topics, positions = request
+        version, correlation_id, _, is_committed, max_wait_ms, min_bytes, max_bytes, topics, positions = request
         if len(positions) + len(topics) > READ_PER_SLICE_MAX or len({position[:2] for position in positions}) < len(
             positions
         ):
@@ -41,7 +41,7 @@ class PlainFetchHandler:
             return None
         max_bytes = min(max_bytes, self._fetch_max_bytes)
         slices: list[RecordsSlice] = []
-        read = self._read(positions, peer, access, max_bytes, slices)
+        read = self._read(positions, peer, access, max_bytes, slices, is_committed=is_committed)
         if read is None:
             return None
         total = 0
@@ -49,7 +49,7 @@ class PlainFetchHandler:
             total += records.size
         if max_wait_ms > 0 and total < min(min_bytes, max_bytes):
             return None
-        pieces = write_fetch_response(version, correlation_id, topics, read)
+        pieces = write_fetch_response(version, correlation_id, is_committed, topics, read)
         counters = self._replicas.traffic.found
         for position, partition in zip(positions, read, strict=True):
             traffic = counters(position[0])
@@ -64,6 +64,8 @@ class PlainFetchHandler:
         access: AccessControl,
         max_bytes: int,
         slices: list[RecordsSlice],
+        *,
+        is_committed: bool,
     ) -> list[ReadPartition] | None:
         """Return what is known of each partition, and add the records of those that have any to `slices`.
 
@@ -90,10 +92,14 @@ class PlainFetchHandler:
             if log.log_directory.failure is not None or not log.log_start_offset <= offset <= log.log_end_offset:
                 return None
             size = 0
+            last_stable_offset = partition.last_stable_offset
+            end = last_stable_offset if is_committed else high_watermark
             limit = min(left, partition_max_bytes)
-            if offset < high_watermark and (limit > 0 or not slices):
+            if offset < end and (limit > 0 or not slices):
                 try:
-                    records = log.read(offset, max(limit, 0), max_offset=high_watermark, min_one_batch=not slices)
+                    records = log.read(offset, max(limit, 0), max_offset=end, min_one_batch=not slices)
+                    if is_committed and records.size and log.aborted_transactions(offset, records.upper_bound(end)):
+                        return None
                 except LogDirFailure as failure:
                     self._replicas.log_dir_failed(failure)
                     return None
@@ -103,7 +109,7 @@ class PlainFetchHandler:
                 if size:
                     slices.append(records)
                     left -= size
-            read.append((index, high_watermark, partition.last_stable_offset, log.log_start_offset, size))
+            read.append((index, high_watermark, last_stable_offset, log.log_start_offset, size))
         return read
 
 
