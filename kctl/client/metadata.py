@@ -147,11 +147,12 @@ def metadata_of(response: MetadataResponse) -> ClusterMetadata:
         broker.node_id: Broker(broker.node_id, broker.host, broker.port, broker.rack)
         for broker in sorted(response.brokers, key=lambda broker: broker.node_id)
     }
-    topics = {topic.name: _topic(topic) for topic in sorted(response.topics, key=lambda topic: topic.name)}
+    by_name = {topic.name: topic for topic in response.topics if topic.name is not None}
+    topics = {name: _topic(name, by_name[name]) for name in sorted(by_name)}
     return ClusterMetadata(response.cluster_id, response.controller_id, brokers, topics)
 
 
-def _topic(topic: MetadataResponseTopic) -> Topic:
+def _topic(name: str, topic: MetadataResponseTopic) -> Topic:
     partitions = tuple(
         Partition(
             partition=partition.partition_index,
@@ -165,6 +166,6 @@ def _topic(topic: MetadataResponseTopic) -> Topic:
         for partition in sorted(topic.partitions, key=lambda partition: partition.partition_index)
     )
     error = ErrorCode.of(topic.error_code)
-    if error is ErrorCode.NONE and topic_name_problem(topic.name):
+    if error is ErrorCode.NONE and topic_name_problem(name):
         error = ErrorCode.INVALID_TOPIC_EXCEPTION  # Requested by this name, which no broker can have.
-    return Topic(topic.name, topic.topic_id or ZERO_UUID, topic.is_internal, partitions, error)
+    return Topic(name, topic.topic_id or ZERO_UUID, topic.is_internal, partitions, error)

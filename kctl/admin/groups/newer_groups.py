@@ -119,7 +119,7 @@ async def _partition_counts(connection: Connection, response: StreamsGroupDescri
     metadata = await connection.send(
         MetadataRequest(topics=requested, allow_auto_topic_creation=False), MetadataResponse
     )
-    return {topic.name: len(topic.partitions) for topic in metadata.topics}
+    return {topic.name or "": len(topic.partitions) for topic in metadata.topics}
 
 
 def _sources(group: StreamsGroup) -> dict[str, list[str]]:

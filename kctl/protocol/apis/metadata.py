@@ -1,8 +1,8 @@
-"""Metadata (key 3, versions 0-11): the brokers, the controller, and the leader and replicas of partitions.
+"""Metadata (key 3, versions 0-12): the brokers, the controller, and the leader and replicas of partitions.
 
 1: controller, racks, internal topics.  2: cluster id (KIP-78).  3: throttle time.  4: `allow_auto_topic_creation`.  5:
 offline replicas (KIP-112).  7: leader epochs (KIP-320).  8: authorized operations (KIP-430); those of the cluster were
-removed in 11 (KIP-700).  9: flexible.  10: topic ids (KIP-516) in the response; requests by id need version 12.
+removed in 11 (KIP-700).  9: flexible.  10: topic ids (KIP-516) in the response.  12: requests by topic id.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class MetadataRequestTopic:
     """Null if the topic is given by id, which versions 10 and 11 refuse."""
 
 
-@request(key=3, versions="0-11", flexible="9+")
+@request(key=3, versions="0-12", flexible="9+", served="0-11")
 class MetadataRequest:
     """May be sent to any broker."""
 
@@ -67,7 +67,8 @@ class MetadataResponseTopic:
 
     error_code: int = int16()
     """LEADER_NOT_AVAILABLE for a topic that is just being created."""
-    name: str = string(is_topic=True)
+    name: str | None = string(nullable="12+", is_topic=True)
+    """Null only if the topic was asked for by an id which does not exist, or which the client may not describe."""
     topic_id: UUID = uuid("10+", default=ZERO_UUID, ignorable=True)
     is_internal: bool = boolean("1+", default=False, ignorable=True)
     """True for `__consumer_offsets` and `__transaction_state`."""
@@ -76,7 +77,7 @@ class MetadataResponseTopic:
     """A bit for each operation that the client may perform, by its code; the least int32 if not requested."""
 
 
-@response(key=3, versions="0-11", flexible="9+")
+@response(key=3, versions="0-12", flexible="9+")
 class MetadataResponse:
     """The cluster metadata that this broker received from the controller."""
 

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 from kctl.config.subjects.groups import CONSUMER_PROTOCOL
 from kctl.model import GROUP_METADATA_TOPIC
-from kctl.protocol import registry
 from kctl.records.compiled.fetch_frame import read_plain_fetch
 from kctl.records.compiled.produce_frame import read_plain_produce
 from kctl.server.cluster.configs.resources import ConfigResources
@@ -83,6 +82,18 @@ from kctl.server.replication.plain_produce import PlainProduceHandler
 from kctl.server.security.authorization.access import Authorizer
 
 Serve = Callable[[str, Handler], None]
+VERSIONS_OF_THE_CONSUMER_PROTOCOL = {
+    "consumer_group_heartbeat": range(2),
+    "consumer_group_describe": range(2),
+    "list_groups": range(6),
+    "metadata": range(13),
+    "offset_commit": range(10),
+    "offset_fetch": range(10),
+}
+"""What members of groups of the consumer protocol need (KIP-848); Kafka 2.8 has none of the newest of these.
+
+librdkafka ends its process if a broker without version 12 of Metadata assigns it a topic whose name it does not know.
+"""
 
 
 def register_handlers(
@@ -96,14 +107,21 @@ def register_handlers(
 
     `zookeeper_problem` returns why this broker cannot change anything in ZooKeeper; empty if it can.
     """
-    serve = dispatcher.register
+    has_consumer_protocol = CONSUMER_PROTOCOL in base.configs.current.group_coordinator_rebalance_protocols
+    newer = VERSIONS_OF_THE_CONSUMER_PROTOCOL if has_consumer_protocol else {}
+
+    def serve(name: str, handler: Handler) -> None:
+        dispatcher.register(name, handler, served=newer.get(name))
+
     serve("api_versions", ApiVersionsHandler(dispatcher.api_versions, parts.features).handle)
     _register_records(dispatcher, base, parts)
     _register_cluster(serve, base, parts, zookeeper_problem)
     _register_controller(serve, base, parts)
     _register_topics(serve, base, parts)
     _register_configs(serve, base, parts)
-    _register_groups(dispatcher, base, parts)
+    _register_groups(serve, base, parts)
+    if has_consumer_protocol:
+        _register_consumer_groups(serve, base, parts)
     _register_transactions(serve, base, parts)
     _register_security(serve, parts, authorizer)
 
@@ -198,17 +216,7 @@ def _register_configs(serve: Serve, base: Foundations, parts: BrokerParts) -> No
     serve("alter_client_quotas", AlterClientQuotasHandler(topics, resolves).handle)
 
 
-_VERSIONS_OF_THE_CONSUMER_PROTOCOL = {"offset_commit": range(10), "offset_fetch": range(10), "list_groups": range(6)}
-"""Without topic ids in commits (KIP-848, version 10)."""
-
-
-def _register_groups(dispatcher: Dispatcher, base: Foundations, parts: BrokerParts) -> None:
-    serve = dispatcher.register
-    newer: dict[str, range] = {}
-    if CONSUMER_PROTOCOL in base.configs.current.group_coordinator_rebalance_protocols:
-        # Kafka 2.8 has none of these; they need each other.
-        newer = _VERSIONS_OF_THE_CONSUMER_PROTOCOL
-        _register_consumer_groups(dispatcher, base, parts)
+def _register_groups(serve: Serve, base: Foundations, parts: BrokerParts) -> None:
     configs, metadata, clock = base.configs, base.metadata, base.world.clock
     groups, old_offsets = parts.groups, OffsetsInZooKeeper(parts.zookeeper)
     commit = OffsetCommitHandler(groups, metadata, old_offsets, config=GroupConfig.of(configs.current), clock=clock)
@@ -216,22 +224,22 @@ def _register_groups(dispatcher: Dispatcher, base: Foundations, parts: BrokerPar
     serve("sync_group", SyncGroupHandler(groups).handle)
     serve("heartbeat", HeartbeatHandler(groups).handle)
     serve("leave_group", LeaveGroupHandler(groups).handle)
-    serve("offset_commit", commit.handle, served=newer.get("offset_commit"))
+    serve("offset_commit", commit.handle)
     fetch = OffsetFetchHandler(groups, metadata, old_offsets)
-    serve("offset_fetch", fetch.handle, served=newer.get("offset_fetch"))
+    serve("offset_fetch", fetch.handle)
     serve("offset_delete", OffsetDeleteHandler(groups, metadata).handle)
     serve("describe_groups", DescribeGroupsHandler(groups).handle)
-    serve("list_groups", ListGroupsHandler(groups).handle, served=newer.get("list_groups"))
+    serve("list_groups", ListGroupsHandler(groups).handle)
     serve("delete_groups", DeleteGroupsHandler(groups).handle)
 
 
-def _register_consumer_groups(dispatcher: Dispatcher, base: Foundations, parts: BrokerParts) -> None:
+def _register_consumer_groups(serve: Serve, base: Foundations, parts: BrokerParts) -> None:
     """Register the APIs of the consumer protocol (KIP-848)."""
     heartbeat = ConsumerGroupHeartbeatHandler(parts.groups)
     default_assignor = base.configs.current.group_consumer_assignors[0]
     describe = ConsumerGroupDescribeHandler(parts.groups, base.metadata, default_assignor)
     for name, handler in (("consumer_group_heartbeat", heartbeat), ("consumer_group_describe", describe)):
-        dispatcher.register(name, handler.handle, served=registry.api_named(name).versions)
+        serve(name, handler.handle)
 
 
 def _register_transactions(serve: Serve, base: Foundations, parts: BrokerParts) -> None:

@@ -1,4 +1,4 @@
-"""Metadata (key 3, versions 0-11): brokers, topics and partition leaders.
+"""Metadata (key 3, versions 0-11, and 12 with the consumer protocol): brokers, topics and partition leaders.
 
 Contains only endpoints of the listener that accepted the connection.  All topics: an empty list in version 0, null
 since version 1.  A topic that does not exist is created if the request and auto.create.topics.enable allow it; the
@@ -11,7 +11,8 @@ LEADER_NOT_AVAILABLE, because these exist.
 
 Version notes: 0 lists only live replicas, with REPLICA_NOT_AVAILABLE; 1 racks, controller, internal flag; 2 cluster id;
 4 the client may forbid creation; 5 offline replicas; 7 leader epochs; 8 authorized operations; 10 topic ids, in
-responses only: requests by id need version 12.
+responses only; 12 requests by topic id: clients of the consumer protocol are assigned topics by id.  Names are no
+secret for clients that may describe a topic; for others, and for ids without a topic, the response has the id only.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import asyncio
 import contextlib
 import heapq
 from collections.abc import Awaitable, Collection
+from uuid import UUID
 
 from kctl.config.dynamic import ConfigView
 from kctl.errors import ErrorCode
@@ -42,6 +44,7 @@ from kctl.server.requests.outcomes import authorized_cluster_operations, authori
 
 FIRST_VERSION_WITH_CONTROL_OF_CREATION = 4
 FIRST_VERSION_WITH_LISTENER_ERRORS = 6
+FIRST_VERSION_WITH_REQUESTS_BY_ID = 12
 NO_LEADER = -1
 FIRST_METADATA_WAIT_S = 5.0
 """How long a request waits for metadata from a controller, after the start of the broker."""
@@ -88,7 +91,7 @@ class MetadataHandler:
             in_order = [sorted(names) async for names in sliced_batches(list(self._metadata.topics))]
             distinct = [MetadataRequestTopic(name=name) async for name in slices.of(heapq.merge(*in_order))]
         else:
-            distinct = list({topic.name: topic async for topic in slices.of(requested)}.values())
+            distinct = list({(topic.name, topic.topic_id): topic async for topic in slices.of(requested)}.values())
         topics = await self._topics(request, context, distinct, slices, is_all=is_all)
         return self._response(request, context, topics)
 
@@ -105,20 +108,28 @@ class MetadataHandler:
         version = context.api_version
         may_create = request.allow_auto_topic_creation or version < FIRST_VERSION_WITH_CONTROL_OF_CREATION
         async for topic in slices.of(requested):
-            if topic.name is None or topic.topic_id != ZERO_UUID:
+            is_by_id = topic.topic_id != ZERO_UUID
+            if (topic.name is None or is_by_id) and version < FIRST_VERSION_WITH_REQUESTS_BY_ID:
                 results.append(_failed(topic.name or "", ErrorCode.INVALID_REQUEST))
                 continue
-            if context.denied(Operation.DESCRIBE, ResourceType.TOPIC, (topic.name,), is_logged=not is_all):
-                if not is_all:
-                    # As for a topic that does not exist: the response must not reveal which topics exist.
-                    results.append(_failed(topic.name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, is_internal=False))
+            name = self._metadata.topic_name(topic.topic_id) if is_by_id else topic.name
+            if name is None:
+                error = ErrorCode.UNKNOWN_TOPIC_ID if is_by_id else ErrorCode.INVALID_REQUEST
+                results.append(_failed_id(topic.topic_id, error))
                 continue
-            if is_all and self._metadata.partitions(topic.name) is None:
+            if context.denied(Operation.DESCRIBE, ResourceType.TOPIC, (name,), is_logged=not is_all):
+                if is_by_id:
+                    results.append(_failed_id(topic.topic_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+                elif not is_all:
+                    # As for a topic that does not exist: the response must not reveal which topics exist.
+                    results.append(_failed(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, is_internal=False))
+                continue
+            if is_all and self._metadata.partitions(name) is None:
                 continue  # It was deleted meanwhile, and must not be created by this request.
-            result = await self._topic(topic.name, context, slices, may_create=may_create)
+            result = await self._topic(name, context, slices, may_create=may_create and not is_by_id)
             is_refused = result.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
             if request.include_topic_authorized_operations and not is_refused:
-                result.topic_authorized_operations = authorized_operations(context, ResourceType.TOPIC, topic.name)
+                result.topic_authorized_operations = authorized_operations(context, ResourceType.TOPIC, name)
             results.append(result)
         return results
 
@@ -212,3 +223,7 @@ def _failed(name: str, error: ErrorCode, *, is_internal: bool | None = None) -> 
     if is_internal is None:
         is_internal = name in INTERNAL_TOPICS
     return MetadataResponseTopic(error_code=error, name=name, is_internal=is_internal, partitions=[])
+
+
+def _failed_id(topic_id: UUID, error: ErrorCode) -> MetadataResponseTopic:
+    return MetadataResponseTopic(error_code=error, name=None, topic_id=topic_id, partitions=[])

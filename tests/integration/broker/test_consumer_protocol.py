@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from uuid import UUID
 
+import confluent_kafka
 import pytest
 
 from kctl.client import AsyncConsumer, AsyncProducer, ConsumerConfig, ProducerConfig, SubscriptionPattern
 from kctl.client.connections.asyncio_transport import AsyncioTransport
-from kctl.errors import ApiError
+from kctl.errors import ApiError, ErrorCode
+from kctl.model import ZERO_UUID
 from kctl.protocol.apis.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kctl.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from tests.faults import mixed_groups
 from tests.integration.clients.confluent import Confluent
 from tests.peers import apache_kafka, probe
@@ -20,6 +25,7 @@ from tests.peers.kctl_broker import KctlBroker, kctl_broker
 pytestmark = pytest.mark.timeout(200)
 
 WAIT_S = 60
+UNKNOWN_ID = UUID(int=1 << 100)
 PROPERTIES = {
     "group.coordinator.rebalance.protocols": "classic,consumer",
     "group.consumer.heartbeat.interval.ms": "200",
@@ -107,6 +113,39 @@ def test_regular_expression_is_matched_by_the_broker(broker: KctlBroker) -> None
     asyncio.run(run())
 
 
+def test_topics_are_described_by_their_ids(broker: KctlBroker) -> None:
+    """librdkafka asks for the names of topics that it is assigned before it knows them, as after this creation."""
+    client = Confluent(broker.bootstrap)
+    client.create_topic("by-id", 1)
+
+    async def run() -> list[tuple[str | None, bool, int]]:
+        host, port = probe.address(broker.bootstrap)
+        connection = await AsyncioTransport().connect(
+            host, port, client_id="c", connect_timeout_ms=30_000, timeout_ms=30_000
+        )
+        named = MetadataRequest(topics=[MetadataRequestTopic(name="by-id")])
+        topic_id = (await connection.send(named, MetadataResponse)).topics[0].topic_id
+        ids = [MetadataRequestTopic(topic_id=id_, name=None) for id_ in (topic_id, UNKNOWN_ID, ZERO_UUID)]
+        response = await connection.send(MetadataRequest(topics=ids), MetadataResponse, version=12)
+        old = await connection.send(MetadataRequest(topics=ids[:1]), MetadataResponse, version=11)
+        await connection.close()
+        return [(topic.name, topic.topic_id == topic_id, topic.error_code) for topic in (*response.topics, *old.topics)]
+
+    assert asyncio.run(run()) == [
+        ("by-id", True, ErrorCode.NONE),
+        (None, False, ErrorCode.UNKNOWN_TOPIC_ID),
+        (None, False, ErrorCode.INVALID_REQUEST),
+        ("", False, ErrorCode.INVALID_REQUEST),
+    ]
+    reader = confluent_kafka.Consumer(
+        {"bootstrap.servers": broker.bootstrap, "group.id": "by-id", "group.protocol": "consumer"}
+    )
+    client.create_topic("assigned-by-id", 1)
+    reader.subscribe(["assigned-by-id"])
+    with contextlib.closing(reader):
+        probe.wait_until(lambda: reader.poll(0.1) is None and bool(reader.assignment()), what="an assignment", timeout_s=WAIT_S)
+
+
 def test_broker_says_that_it_serves_the_protocol(broker: KctlBroker) -> None:
     async def run() -> None:
         host, port = probe.address(broker.bootstrap)
@@ -117,6 +156,6 @@ def test_broker_says_that_it_serves_the_protocol(broker: KctlBroker) -> None:
         response = await connection.send(request, ApiVersionsResponse, version=3)
         await connection.close()
         newest = {entry.api_key: entry.max_version for entry in response.api_keys}
-        assert {key: newest.get(key) for key in (8, 9, 16, 68, 69)} == {8: 9, 9: 9, 16: 5, 68: 1, 69: 1}
+        assert {key: newest.get(key) for key in (3, 8, 9, 16, 68, 69)} == {3: 12, 8: 9, 9: 9, 16: 5, 68: 1, 69: 1}
 
     asyncio.run(run())

@@ -291,7 +291,7 @@ async def play(bootstrap: str) -> tuple[Ids, dict[str, Any]]:
     try:
         named = [MetadataRequestTopic(name=name) for name in TOPICS]
         metadata = await connection.send(MetadataRequest(topics=named), MetadataResponse, version=10)
-        ids = {topic.name: topic.topic_id for topic in metadata.topics}
+        ids = {topic.name or "": topic.topic_id for topic in metadata.topics}
         await until_coordinated(connection)
         return ids, {step.name: await answer(connection, step, ids) for step in STEPS}
     finally:

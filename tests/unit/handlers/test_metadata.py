@@ -22,6 +22,7 @@ from kctl.server.cluster.topics.writer import TopicWriter
 from kctl.server.handlers.metadata import FIRST_METADATA_WAIT_S, MetadataHandler
 from kctl.server.peers.metadata import MetadataCache
 from kctl.server.policies import Policies
+from kctl.server.requests.context import EVERYTHING_ALLOWED, EverythingAllowed
 from kctl.server.requests.quotas.accounts import RequestAccount
 from kctl.server.requests.quotas.meters import BucketMeter, LimitedClient, QuotaWindows
 from kctl.testing.sim_zookeeper import SimZooKeeper
@@ -50,6 +51,30 @@ def test_a_topic_before_its_first_update_metadata_exists_without_a_leader() -> N
     reported = UpdateMetadataTopicState(topic_name="another", partition_states=[state])
     cache.update(UpdateMetadataRequest(controller_id=0, controller_epoch=1, topic_states=[reported], live_brokers=[]))
     assert errors() == dict.fromkeys(("old", "unknown"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+class NothingAllowed(EverythingAllowed):
+    def allows(self, *_: object, **__: object) -> bool:
+        return False
+
+
+def test_an_id_of_a_topic_that_the_client_may_not_describe_has_no_name() -> None:
+    async def scene(world: World) -> None:
+        await world.topic("secret")
+        automatic = AutoTopics(world.topics, world.metadata, world.configs, world.random, world.policies)
+        handler = MetadataHandler("cluster", world.metadata, automatic, world.configs, known())
+        asked = MetadataRequest(topics=[MetadataRequestTopic(topic_id=world.metadata.topic_id("secret"), name=None)])
+        for access, expected in (
+            (EVERYTHING_ALLOWED, ("secret", ErrorCode.NONE)),
+            (NothingAllowed(), (None, ErrorCode.TOPIC_AUTHORIZATION_FAILED)),
+        ):
+            requested = context(12)
+            requested.access = access
+            response = handler.handle(asked, requested)
+            assert isinstance(response, MetadataResponse)
+            assert [(topic.name, topic.error_code) for topic in response.topics] == [expected]
+
+    play(scene)
 
 
 @pytest.mark.parametrize("is_sent", [True, False])

@@ -223,6 +223,7 @@ MODES = {
 
 OPTIONS: dict[str, str | tuple[str, ...]] = {
     "--add-config": "--set",
+    "--set": "--override",
     "--all-groups": "--all",
     "--allow-principal": "--allow",
     "--bootstrap": "--bootstrap-server",
