@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from kctl.server.process.process import stop_at_end_of
+from kctl.server.loop.tasks import stop_at_end_of
 from kctl.system.operating_system import is_process_alive
 from tests.peers import probe
 

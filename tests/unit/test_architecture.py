@@ -28,7 +28,7 @@ CLOCK_READERS = {
     "kctl/server/loop/lag.py",
     "kctl/server/loop/slow_iterations.py",
     "kctl/server/replication/logs/cleaners.py",
-    "kctl/server/process/host.py",
+    "kctl/server/process/data_folder.py",
     "kctl/server/process/dev_cluster.py",
     "kctl/server/security/sasl/json_web_keys.py",
 }

@@ -22,11 +22,9 @@ from kctl.commands.frame.options.log_format import LogFormatOption, log_format_o
 from kctl.errors import KctlError, UsageError
 from kctl.output.log_lines import LogFormat
 from kctl.output.quantities import INT32_MAX, PORT_MAX
-from kctl.server.process import process
-from kctl.server.process.host import DataFolder, RunningBroker, brokers_in
+from kctl.server.process.data_folder import DataFolder, RunningBroker, brokers_in
 from kctl.server.process.machine.layout import MachineOptions, unexpected_data
-from kctl.server.process.preflight import port_problems
-from kctl.server.process.process import StartOptions, is_detached
+from kctl.server.process.starting import DEFAULT_PORT, StartOptions, is_detached, start_detached
 from kctl.system.operating_system import is_process_alive
 
 if TYPE_CHECKING:
@@ -238,7 +236,7 @@ def start(
     """
     run: Invocation = ctx.obj
     folder = DataFolder(data_dir_of(data_dir))
-    options = process.StartOptions(
+    options = StartOptions(
         folder=folder,
         file_properties=run.secret_properties(config) if config is not None else {},
         overrides=overrides_of(
@@ -258,7 +256,7 @@ def start(
         machine.processes()  # Reports ports that are equal, before a process is started.
     if detach:
         words = [] if machine is None else ["--processes", str(machine.count), "--port-step", str(machine.port_step)]
-        process.start_detached(options, words=words, on_warning=run.console.warn)
+        start_detached(options, words=words, on_warning=run.console.warn)
         _show_next_steps(run, folder, options.secure)
         return ExitStatus.DONE
     log_stream = sys.stderr if not run.console.quiet else None
@@ -269,6 +267,8 @@ def start(
         _show_next_steps(run, folder, options.secure, is_shown=is_shown)
 
     if machine is None:
+        from kctl.server.process import process  # noqa: PLC0415 - the whole broker, which runs in another process with --detach
+
         _refuse_data_of_several(options)
         process.run(options, on_serving=on_serving, on_warning=run.console.warn, log_stream=log_stream)
     else:
@@ -276,7 +276,7 @@ def start(
     return ExitStatus.DONE
 
 
-def _refuse_data_of_several(options: process.StartOptions) -> None:
+def _refuse_data_of_several(options: StartOptions) -> None:
     problem = unexpected_data(options.folder, None, options.given)
     if problem is not None:
         raise KctlError(problem)
@@ -289,6 +289,7 @@ def _run_machine(
     on_warning: Callable[[str], None],
     log_stream: TextIO | None,
 ) -> None:
+    from kctl.server.process import process  # noqa: PLC0415 - the whole broker
     from kctl.server.process.machine.supervisor import Supervisor  # noqa: PLC0415 - imports prometheus_client
 
     process.set_up(machine.service, machine.processes(), on_warning=on_warning, log_stream=log_stream)
@@ -300,10 +301,9 @@ def _run_machine(
     )
 
 
-def _setup(
-    options: process.StartOptions, processes: int | None, port_step: int | None, hosts: list[str]
-) -> SecureSetup:
+def _setup(options: StartOptions, processes: int | None, port_step: int | None, hosts: list[str]) -> SecureSetup:
     """Make or renew the files of --secure, unless the broker cannot start.  Raises KctlError."""
+    from kctl.server.process.preflight import port_problems  # noqa: PLC0415 - imports the whole broker
     from kctl.server.process.secure_setup import prepare  # noqa: PLC0415 - imports cryptography
 
     options.folder.refuse_if_locked()
@@ -323,7 +323,7 @@ def _show_next_steps(run: Invocation, folder: DataFolder, secure: SecureSetup | 
     """Write the files of --secure, and what to try next; not between log lines in JSON."""
     kctl = _own_command()
     addresses = ",".join(served.address for _, served in brokers_in(folder) if served is not None)
-    where = "" if addresses == f"127.0.0.1:{process.DEFAULT_PORT}" else f" --bootstrap-server {addresses}"
+    where = "" if addresses == f"127.0.0.1:{DEFAULT_PORT}" else f" --bootstrap-server {addresses}"
     if secure is not None:
         secured = (
             served.listeners.get("SASL_SSL", served.address) for _, served in brokers_in(folder) if served is not None

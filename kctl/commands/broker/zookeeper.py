@@ -23,7 +23,7 @@ from kctl.commands.frame.output.shown import shows, shows_one
 from kctl.errors import ClusterUnreachable, ConfigError, NoNodeError, UsageError, ZooKeeperError
 from kctl.output.log_lines import LogFormat, set_up_logging
 from kctl.output.quantities import PORT_MAX
-from kctl.server.process.process import stop_at_end_of
+from kctl.server.loop.tasks import stop_at_end_of
 from kctl.zookeeper.embedded.server import EmbeddedZooKeeper
 from kctl.zookeeper.security import zookeeper_security
 from kctl.zookeeper.session import ZooKeeperSession

@@ -1,4 +1,4 @@
-"""Time, periodic tasks and threads of a broker."""
+"""Time, periodic tasks and threads of a broker, and the process that it stops with."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from threading import Barrier
 from typing import TypeVar
+
+from kctl.system.operating_system import end_of_process, is_process_alive
 
 # The system clock.
 
@@ -92,3 +95,29 @@ async def in_thread(work: Callable[[], T]) -> T:
         # An exception refers to this frame, and the future to the exception: all that the work refers to would stay
         # in memory until the next garbage collection.
         del running
+
+
+# The end of another process.
+
+
+STOP_WITH_POLL_S = 0.25
+"""How often a process is looked at whose end the system does not report."""
+
+
+async def stop_at_end_of(pid: int, stop: Callable[[], None]) -> None:
+    """Call `stop` when the process has ended, also if it was killed; at once if there is none."""
+    with suppress(ProcessLookupError):
+        end = end_of_process(pid)
+        if end is None:
+            while is_process_alive(pid):  # noqa: ASYNC110 - nothing reports the end of the process
+                await asyncio.sleep(STOP_WITH_POLL_S)
+        else:
+            loop = asyncio.get_running_loop()
+            ended = asyncio.Event()
+            loop.add_reader(end, ended.set)
+            try:
+                await ended.wait()
+            finally:
+                loop.remove_reader(end)
+    log.info("stopping: the process of --stop-with has ended pid=%s", pid)
+    stop()

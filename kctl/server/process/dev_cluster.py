@@ -27,7 +27,8 @@ from typing import TYPE_CHECKING
 from kctl.config.broker import SINGLE_BROKER_PROPERTIES
 from kctl.errors import KctlError, UsageError
 from kctl.output.log_lines import LogFormat
-from kctl.server.process.host import DataFolder
+from kctl.server.process.data_folder import DataFolder
+from kctl.server.process.starting import StartOptions, start_detached
 from kctl.system.operating_system import module_command
 
 if TYPE_CHECKING:
@@ -271,8 +272,6 @@ class DevCluster:
         folder = self._folder(number)
         if folder.running() is not None:
             return None
-        from kctl.server.process.process import StartOptions, start_detached  # noqa: PLC0415 - the whole server, if need be
-
         properties = layout.properties_of(number, self.secure_setup(layout))
         options = StartOptions(
             folder=folder, file_properties={}, overrides=properties, log_format=log_format, stop_with=stop_with

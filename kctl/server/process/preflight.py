@@ -33,8 +33,9 @@ from kctl.server.network.acceptor import bind_problem, bound_socket
 from kctl.server.network.listen_settings import TLS_PROTOCOLS
 from kctl.server.network.tls.listeners import ListenerCertificates
 from kctl.server.peers.connections import PeerSecurity
-from kctl.server.process.host import DataFolder, DataFolderError, FolderSessions
-from kctl.server.process.process import StartOptions
+from kctl.server.process.data_folder import DataFolder, DataFolderError
+from kctl.server.process.host import FolderSessions
+from kctl.server.process.starting import StartOptions
 from kctl.server.requests.context import Peer
 from kctl.server.security.authorization.loading import authorizer_of
 from kctl.server.security.sasl.listeners import Channels

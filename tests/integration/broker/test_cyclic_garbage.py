@@ -43,7 +43,8 @@ from kctl.security.acls import ResourceType as AclResourceType
 from kctl.security.scram import Mechanism
 from kctl.server.loop.lag import MeasuredEventLoop
 from kctl.server.network.acceptor import Acceptor
-from kctl.server.process.host import BrokerHost, DataFolder
+from kctl.server.process.data_folder import DataFolder
+from kctl.server.process.host import BrokerHost
 from kctl.zookeeper.session import ZooKeeperSession
 from tests.peers import probe
 from tests.peers.certificates import CertificateAuthority

@@ -106,6 +106,16 @@ def test_a_broker_without_metrics_loads_neither_their_library_nor_codecs() -> No
     assert shown == "set()\n"
 
 
+def test_commands_about_the_process_of_a_broker_do_not_import_the_broker() -> None:
+    names = ("broker.start", "broker.running", "broker.zookeeper", "cluster.development")
+    imports = "".join(f"import kctl.commands.{name}; " for name in names)
+    code = f"import sys; {imports}print(*[name for name in sys.modules if name.startswith('kctl.')])"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    modules = shown.split()
+    assert not {"kctl.server.broker", "kctl.server.requests"} & set(modules)
+    assert len(modules) < 200  # 545 with the broker
+
+
 @pytest.mark.parametrize("format_", ["plain", "json", "jsonl"])
 def test_output_for_programs_needs_no_rich(cluster: FakeCluster, format_: str) -> None:
     cluster.create("orders")

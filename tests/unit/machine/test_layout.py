@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from kctl.errors import UsageError
-from kctl.server.process.host import DataFolder, process_folders
+from kctl.server.process.data_folder import DataFolder, process_folders
 from kctl.server.process.machine.layout import MachineOptions, unexpected_data, with_zookeeper
-from kctl.server.process.process import StartOptions
+from kctl.server.process.starting import StartOptions
 
 ENSEMBLE = {"zookeeper.connect": "zk1:2181", "broker.id": "10"}
 

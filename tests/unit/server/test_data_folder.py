@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kctl.server.process.host import DataFolder, DataFolderError, RunningBroker
+from kctl.server.process.data_folder import DataFolder, DataFolderError, RunningBroker
 
 RUNNING = RunningBroker(pid=1, host="127.0.0.1", port=9092, broker_id=0, zookeeper="127.0.0.1:2181", started_ms=5)
 

@@ -22,7 +22,8 @@ from kctl.server.broker.registration import (
     register,
     update_registration,
 )
-from kctl.server.process.host import DataFolder, FolderSessions
+from kctl.server.process.data_folder import DataFolder
+from kctl.server.process.host import FolderSessions
 from kctl.server.replication.leader_lease import LeaderLease, LeaseKeeper
 from kctl.testing.sim_clock import ManualClock, SimClock
 from kctl.testing.sim_loop import SimLoop, simulate

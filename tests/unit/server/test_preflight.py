@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from kctl.server.process.host import DataFolder, RunningBroker
+from kctl.server.process.data_folder import DataFolder, RunningBroker
 from kctl.server.process.preflight import Severity, findings
-from kctl.server.process.process import StartOptions
+from kctl.server.process.starting import StartOptions
 from kctl.zookeeper.embedded.server import EmbeddedZooKeeper
 from kctl.zookeeper.session import ZooKeeperSession
 from kctl.zookeeper.znodes import encode_cluster_id

@@ -19,9 +19,10 @@ from pathlib import Path
 from kctl.errors import KctlError
 from kctl.output.log_lines import LogFormat
 from kctl.server.process import process
-from kctl.server.process.host import DataFolder
+from kctl.server.process.data_folder import DataFolder
 from kctl.server.process.machine.supervision import WATCHDOG_MS
 from kctl.server.process.service_manager import ServiceManager, ServiceSettings
+from kctl.server.process.starting import StartOptions
 
 STOP_WITHOUT_SUPERVISOR_S = 60.0
 """How long a controlled shutdown may take after the supervisor has ended."""
@@ -34,7 +35,7 @@ def main() -> int:
     supervisor = socket.socket(fileno=int(descriptor))  # Open until the process ends.
     threading.Thread(target=_end_with, args=(supervisor.fileno(),), name="supervisor", daemon=True).start()
     document = json.load(sys.stdin)
-    options = process.StartOptions(
+    options = StartOptions(
         folder=DataFolder(Path(folder)),
         file_properties={},
         overrides=document["properties"],

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from kctl.errors import UsageError
 from kctl.output.quantities import PORT_MAX
-from kctl.server.process.host import DataFolder, process_folder, process_folders
-from kctl.server.process.process import DEFAULT_PORT, StartOptions
+from kctl.server.process.data_folder import DataFolder, process_folder, process_folders
+from kctl.server.process.starting import DEFAULT_PORT, StartOptions
 from kctl.storage.names import META_PROPERTIES
 
 _PORT_OF_LISTENER = re.compile(r":([0-9]{1,5})(?=\s*(?:,|\Z))")

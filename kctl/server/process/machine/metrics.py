@@ -20,7 +20,7 @@ from kctl.limits import METRICS_SEND_MS_MAX
 from kctl.metrics.exposition import Families, Format, labelled, merged
 from kctl.server.loop.tasks import SystemClock
 from kctl.server.metrics.endpoint import MetricsEndpoint
-from kctl.server.process.host import RunningBroker
+from kctl.server.process.data_folder import RunningBroker
 from kctl.server.process.machine.supervised import SupervisedBroker
 from kctl.server.process.machine.supervision import Phase
 

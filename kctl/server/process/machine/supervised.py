@@ -11,7 +11,7 @@ import socket
 from collections.abc import Callable, Mapping
 
 from kctl.errors import KctlError
-from kctl.server.process.host import DataFolderError
+from kctl.server.process.data_folder import DataFolderError
 from kctl.server.process.machine import supervision
 from kctl.server.process.machine.broker_process import STOP_WITHOUT_SUPERVISOR_S
 from kctl.server.process.machine.supervision import (
@@ -26,7 +26,7 @@ from kctl.server.process.machine.supervision import (
     Ready,
     Signal,
 )
-from kctl.server.process.process import DETACHED, StartOptions
+from kctl.server.process.starting import DETACHED, StartOptions
 from kctl.system.environment import Clock
 from kctl.system.operating_system import module_command
 

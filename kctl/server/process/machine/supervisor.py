@@ -12,13 +12,14 @@ from kctl import __version__
 from kctl.config.dynamic import ConfigView
 from kctl.errors import KctlError
 from kctl.server.loop.tasks import SystemClock, in_thread
-from kctl.server.process.host import LOOPBACK, DataFolder, RunningBroker, store_user
+from kctl.server.process.data_folder import LOOPBACK, DataFolder, RunningBroker
+from kctl.server.process.host import store_user
 from kctl.server.process.machine.layout import MachineOptions, unexpected_data, with_zookeeper
 from kctl.server.process.machine.metrics import MachineMetrics
 from kctl.server.process.machine.supervised import SupervisedBroker
 from kctl.server.process.machine.supervision import Phase
 from kctl.server.process.preflight import port_problems
-from kctl.server.process.process import StartOptions, is_detached
+from kctl.server.process.starting import StartOptions, is_detached
 from kctl.zookeeper.embedded.server import EmbeddedZooKeeper
 
 
