@@ -378,7 +378,7 @@ class LogManager:
 
     def clean_shutdown(self, high_watermarks: Mapping[TopicPartition, int] | None = None) -> None:
         """Close all logs; write the checkpoints and the clean shutdown marker of each online directory."""
-        close_logs(self.all(), self.executor)
+        close_logs(self.all(), self._files, self.executor)
         clean = self._clean_logs()
         self.checkpoints.write_recovery_points()
         self.checkpoints.write_log_start_offsets()
