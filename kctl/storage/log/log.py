@@ -99,13 +99,14 @@ class Log(StoredLog):
     def append_plain(self, batch: memoryview, count: int, max_timestamp: int, *, leader_epoch: int, now_ms: int) -> int:
         """As `append_as_leader`, for a valid batch without a producer id; return the offset of its first record.
 
-        Return -1, and change nothing, if the append would do anything else: start a segment or an epoch, or require a
-        flush.  Raises LogDirFailure.
+        Return -1, and change nothing, if the append would do anything else: open the segment, start one or an epoch,
+        or require a flush.  Raises LogDirFailure.
         """
         flush, active, config, offset = self._flush, self._segments.active, self.config, self.log_end_offset
         end = offset + count
         if (
             not active.size
+            or not active.is_open
             or leader_epoch > self.leader_epochs.latest_epoch
             or flush.unsettled_from is not None
             or end - flush.recovery_point >= config.flush_messages

@@ -102,6 +102,21 @@ def test_no_file_of_a_log_is_read_before_it_is_used() -> None:
     assert manager_on(disk).logs[TP].log_end_offset == 7
 
 
+def test_the_first_append_of_a_plain_batch_opens_the_segment() -> None:
+    """It failed, and so did every further one, because nothing had read the indexes."""
+    log = manager_on(stopped(with_producers=False)).logs[TP]
+
+    def append_plain() -> int:
+        batch = bytearray(build_batch([Record(0, NOW_MS, b"k", b"v")]))
+        return log.append_plain(memoryview(batch), 1, NOW_MS, leader_epoch=8, now_ms=NOW_MS)
+
+    log.assign_epoch(8, 6)
+    assert append_plain() == -1
+    produce(log)
+    assert append_plain() == 7
+    assert len(read_records(log, 6)) == 2
+
+
 def cut(disk: SimFiles) -> None:
     disk.open(BATCHES).truncate(disk.size(BATCHES) - 1)
 
