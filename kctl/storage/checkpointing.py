@@ -12,8 +12,9 @@ from kctl.limits import SLICE_OBJECTS
 from kctl.model import TopicPartition
 from kctl.storage.directories.log_creation import FutureLogs
 from kctl.storage.directories.log_directories import LogDirectories, LogDirectoryFiles
+from kctl.storage.directories.log_directory import LogDirectory
 from kctl.storage.files import Files
-from kctl.storage.log.flushing import CheckpointPlan, FlushPlan, next_plan_number
+from kctl.storage.log.flushing import CheckpointPlan, FlushPlan, next_plan_number, sync_together
 from kctl.storage.log.log import Log
 from kctl.storage.names import (
     CLEANER_CHECKPOINT,
@@ -172,13 +173,13 @@ _CLOSED_AT_ONCE = 64
 """Files to be synced stay open until they are synced: up to six per log."""
 
 
-def close_logs(logs: Sequence[Log], executor: Executor | None = None) -> None:
+def close_logs(logs: Sequence[Log], files: Files, executor: Executor | None = None) -> None:
     """Leave the files as after a clean shutdown and release them; in parallel if there is an executor."""
     for start in range(0, len(logs), _CLOSED_AT_ONCE):
-        _close(logs[start : start + _CLOSED_AT_ONCE], executor)
+        _close(logs[start : start + _CLOSED_AT_ONCE], files, executor)
 
 
-def _close(logs: Sequence[Log], executor: Executor | None) -> None:
+def _close(logs: Sequence[Log], files: Files, executor: Executor | None) -> None:
     plans: list[tuple[Log, FlushPlan]] = []
     for log in logs:
         plan = _plan(log)
@@ -187,13 +188,23 @@ def _close(logs: Sequence[Log], executor: Executor | None) -> None:
         else:
             plans.append((log, plan))
     run = map if executor is None else executor.map
-    for (log, plan), error in zip(plans, run(_failure_of, [plan for _, plan in plans]), strict=True):
+    written: dict[LogDirectory, list[tuple[Log, FlushPlan]]] = {}
+    for (log, plan), error in zip(plans, run(_failure_of, [plan.write for _, plan in plans]), strict=True):
         if error is None:
-            with suppress(LogDirFailure):  # LogDirectory.fail has logged it.
-                log.flushed(plan)
+            written.setdefault(log.log_directory, []).append((log, plan))
         else:
             log.log_directory.fail(error)
-        log.release()
+            log.release()
+    for in_directory in written.values():
+        sync_together(files, [plan for _, plan in in_directory])
+        errors = run(_failure_of, [plan.sync for _, plan in in_directory])
+        for (log, plan), error in zip(in_directory, errors, strict=True):
+            if error is None:
+                with suppress(LogDirFailure):  # LogDirectory.fail has logged it.
+                    log.flushed(plan)
+            else:
+                log.log_directory.fail(error)
+            log.release()
 
 
 def _plan(log: Log) -> FlushPlan | None:
@@ -206,10 +217,10 @@ def _plan(log: Log) -> FlushPlan | None:
         return None
 
 
-def _failure_of(plan: FlushPlan) -> OSError | None:
-    """Run the plan and return its error.  Called in a thread of the executor; changes no shared state."""
+def _failure_of(work: Callable[[], None]) -> OSError | None:
+    """Do a part of a plan and return its error.  Called in a thread of the executor; changes no shared state."""
     try:
-        plan.run()
+        work()
     except OSError as error:
         return error
     return None

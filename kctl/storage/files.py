@@ -12,12 +12,14 @@ import os
 import posixpath
 import shutil
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from kctl.system.operating_system import flush_to_disk
+from kctl.system.operating_system import flush_to_disk, sync_file_systems
 
 Buffer = bytes | bytearray | memoryview
+_SYNCED_TOGETHER_MIN = 128
+"""Fewer files are synced one by one, because a file system may have much to write that is not of these files."""
 
 
 class File(Protocol):
@@ -136,6 +138,13 @@ class Files(Protocol):
 
     def sync_directory(self, path: str) -> None:
         """Return when the entries of the directory are on the disk."""
+        ...
+
+    def sync_together(self, files: Sequence[File]) -> bool:
+        """Sync these files and the entries of their directories at once, if that takes less time than one by one.
+
+        False if they are still to be synced one by one, which also tells the error if there was one.
+        """
         ...
 
     def lock(self, path: str) -> Lock:
@@ -322,6 +331,10 @@ class RealFiles:
         finally:
             os.close(fd)
 
+    def sync_together(self, files: Sequence[File]) -> bool:
+        """See Files.sync_together."""
+        return len(files) >= _SYNCED_TOGETHER_MIN and sync_file_systems([file.fileno() for file in files])
+
     def lock(self, path: str) -> Lock:
         """See Files.lock."""
         fd = _open_regular(path, os.O_RDWR | os.O_CREAT)
@@ -415,6 +428,10 @@ class ConfinedFiles:
     def sync_directory(self, path: str) -> None:
         """See Files.sync_directory."""
         self._files.sync_directory(self._inside(path))
+
+    def sync_together(self, files: Sequence[File]) -> bool:
+        """See Files.sync_together."""
+        return self._files.sync_together(files)
 
     def lock(self, path: str) -> Lock:
         """See Files.lock."""

@@ -82,6 +82,9 @@ class LogManager:
         """Creates logs, in the event loop or in a thread."""
         self.high_watermarks: dict[TopicPartition, int] = {}
         """High watermarks from the checkpoints, as read at start."""
+        self.is_loaded = False
+        """Whether `load` has returned."""
+        self._is_stopped = False
 
     @property
     def files(self) -> Files:
@@ -130,8 +133,9 @@ class LogManager:
     def load(self, topic_configs: Mapping[str, LogConfig] | None = None) -> None:
         """Open all logs with the configuration of their topics, or the default one.
 
-        Raises as open_directories does.  A directory that fails or has a corrupt checkpoint goes offline; a log that
-        cannot be opened is added to `unreadable`; the other logs are served.
+        Raises as open_directories does, and LoadingStopped after `stop_loading`.  A directory that fails or has a
+        corrupt checkpoint goes offline; a log that cannot be opened is added to `unreadable`; the other logs are
+        served.
         """
         self.open_directories()
         configs = topic_configs or {}
@@ -144,12 +148,18 @@ class LogManager:
             random=self._random,
             removals=self._removals,
             executor=self.executor,
+            is_stopped=lambda: self._is_stopped,
         )
         for tp, log in loaded.logs.items():
             self._add(tp, log)
         self.unreadable.update(loaded.unreadable)
         self.high_watermarks.update(loaded.high_watermarks)
         self._directories.check_online()
+        self.is_loaded = True
+
+    def stop_loading(self) -> None:
+        """Let `load`, which runs in another thread, open no further logs and close the others; wait for its end."""
+        self._is_stopped = True
 
     # Logs
 
@@ -378,7 +388,7 @@ class LogManager:
 
     def clean_shutdown(self, high_watermarks: Mapping[TopicPartition, int] | None = None) -> None:
         """Close all logs; write the checkpoints and the clean shutdown marker of each online directory."""
-        close_logs(self.all(), self.executor)
+        close_logs(self.all(), self._files, self.executor)
         clean = self._clean_logs()
         self.checkpoints.write_recovery_points()
         self.checkpoints.write_log_start_offsets()

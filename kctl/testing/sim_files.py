@@ -16,6 +16,7 @@ import errno
 import os
 import posixpath
 import threading
+from collections.abc import Sequence
 from zlib import crc32
 
 from kctl.storage.files import Buffer, Entry, File, Lock, RealEntry
@@ -149,6 +150,8 @@ class SimFiles:
         self.locks: set[str] = set()
         self.now_ms = 0
         """Modification time of changed files."""
+        self.syncs_together = False
+        """Whether `sync_together` syncs, as a real file system does for many files."""
         self.operations = 0
         """Number of operations so far that can fail."""
         self._fails_from: int | None = None
@@ -299,6 +302,15 @@ class SimFiles:
         if path not in self._directories:
             raise FileNotFoundError(errno.ENOENT, "no such directory", path)
         self.step("sync directory", path)
+
+    def sync_together(self, files: Sequence[File]) -> bool:
+        """Sync the files one after the other; a failure leaves some of them synced."""
+        try:
+            for file in files if self.syncs_together else ():
+                file.sync()
+        except OSError:
+            return False
+        return self.syncs_together
 
     def lock(self, path: str) -> Lock:
         """Lock the file, which is created if necessary.  Raises BlockingIOError while it is locked."""

@@ -143,6 +143,7 @@ def test_no_acknowledged_record_is_lost_when_the_disk_fails_at_any_operation(err
     assert total > 150
     for operation in range(1, total + 1):
         disk, seen = SimFiles(), Seen()
+        disk.syncs_together = operation % 2 == 0
         disk.fail_at(operation, error=error)
         with contextlib.suppress(LogDirFailure, OSError, ApiError):
             history(disk, seen)
@@ -157,6 +158,7 @@ def test_no_acknowledged_record_is_lost_when_the_disk_fails_at_any_operation(err
 def test_no_flushed_record_is_lost_on_power_failure_at_any_operation() -> None:
     for operation in range(1, operations_in_all() + 1):
         disk, seen = SimFiles(), Seen()
+        disk.syncs_together = operation % 2 == 0
         disk.fail_at(operation)
         with contextlib.suppress(LogDirFailure, OSError, ApiError):
             history(disk, seen)

@@ -10,7 +10,9 @@ import socket
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -108,6 +110,48 @@ def test_flush_uses_what_the_system_has(source: int, monkeypatch: pytest.MonkeyP
     operating_system.flush_to_disk(source)
     assert flushed == ([] if command == fcntl.F_GETFD else [source])
     os.close(source)
+
+
+def test_a_file_system_is_synced_as_a_whole(source: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only of kinds that are known to report errors, and only if no call and no file reports one."""
+    done: list[tuple[str, int]] = []
+    mounted = os.fstat(source).st_dev
+    other, numbers = os.open(tmp_path / "file", os.O_RDONLY), f"{os.major(mounted)}:{os.minor(mounted)}"
+    (tmp_path / "self").mkdir()
+    monkeypatch.setattr(operating_system, "_PROCESSES", tmp_path)
+    monkeypatch.setattr(os, "fsync", lambda descriptor: done.append(("fsync", descriptor)))
+
+    def result(kind: str, *, failing: str = "") -> tuple[bool, list[tuple[str, int]]]:
+        def call(name: str, descriptor: int) -> int:
+            done.append((name, descriptor))
+            return -1 if name == failing else 0
+
+        (tmp_path / "self/mountinfo").write_text(f"25 1 {numbers} / / rw,noatime shared:1 - {kind} /dev/vda rw\n")
+        calls = (partial(call, "sync"), partial(call, "check"))
+        monkeypatch.setattr(operating_system, "_file_system_calls", lambda: None if failing == "old" else calls)
+        done.clear()
+        return operating_system.sync_file_systems([source, other]), done.copy()
+
+    checked = [("sync", source), ("check", source), ("check", other)]
+    assert result("ext4") == (True, [*checked, ("fsync", source)])
+    assert result("overlay") == (False, [])
+    assert result("ext4", failing="sync") == (False, checked[:1])
+    assert result("ext4", failing="check") == (False, checked[:2])
+    assert result("ext4", failing="old") == (False, [])
+    os.close(source)
+    assert result("ext4")[0] is False
+    os.close(other)
+
+
+@pytest.mark.parametrize(
+    ("release", "has_calls"), [("5.7.19", False), ("5.8.0-rc1", True), ("6.18.44-x", True), ("unknown", False)]
+)
+def test_old_kernels_do_not_sync_file_systems(monkeypatch: pytest.MonkeyPatch, release: str, has_calls: bool) -> None:
+    """They do not report that the data of a file could not be written."""
+    calls = operating_system._file_system_calls.__wrapped__
+    is_supported = sys.platform == "linux" and calls() is not None
+    monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(release=release))
+    assert (calls() is not None) is (is_supported and has_calls)
 
 
 def test_flush_reports_failures(source: int) -> None:

@@ -1,7 +1,7 @@
 """Flushes a log without blocking the event loop: the files are collected on the loop and synced in a thread.
 
     plan = log.plan_flush()          loop: open the files to sync
-    plan.run()                       any thread: write producer snapshots, fsync
+    plan.run()                       any thread: write producer snapshots, fsync; or write(), sync_together, sync()
     log.flushed(plan)                loop: advance the recovery point, rename the snapshots
 
 The recovery point is the offset below which everything is on the disk.  A plan that has run advances it, unless the log
@@ -25,7 +25,7 @@ from kctl.storage.state.producer_state import ProducerEntry, release
 class FlushPlan:
     """The files of one log that hold its records up to `offset`.  Changes no state of the event loop."""
 
-    __slots__ = ("_files", "_open_files", "directory", "drafts", "offset", "truncations")
+    __slots__ = ("_files", "directory", "drafts", "is_synced", "offset", "open_files", "truncations")
 
     def __init__(
         self,
@@ -40,7 +40,10 @@ class FlushPlan:
         self._files = files
         self.directory = directory
         """The directory of the log at that time; if it was renamed since, its entries need no sync."""
-        self._open_files = open_files
+        self.open_files = list(open_files)
+        """The files to sync."""
+        self.is_synced = False
+        """Whether they were synced together with those of other plans."""
         self.drafts = drafts
         self.offset = offset
         self.truncations = truncations
@@ -48,12 +51,29 @@ class FlushPlan:
 
     def run(self) -> None:
         """Write the snapshots, sync the files, then their directory; close the files.  Once.  Raises OSError."""
+        self.write()
+        self.sync()
+
+    def write(self) -> None:
+        """Write the snapshots.  Once.  Raises OSError."""
         for draft in self.drafts:
-            draft.write()
-        for file in self._open_files:
-            file.sync()
-        self._open_files = ()  # A plan may live longer than its run, and has many of them.
-        self._files.sync_directory(self.directory)
+            self.open_files += draft.write()
+
+    def sync(self) -> None:
+        """Sync the files and their directory, unless that was done, and close them.  Once.  Raises OSError."""
+        files, self.open_files = self.open_files, []  # A plan may live longer than its run, and has many of them.
+        if not self.is_synced:
+            for file in files:
+                file.sync()
+            self._files.sync_directory(self.directory)
+
+
+def sync_together(files: Files, plans: Sequence[FlushPlan]) -> None:
+    """Sync the files of plans that have written at once, if that takes less time; `sync` of each plan does the rest."""
+    with_files = [plan for plan in plans if plan.open_files]
+    if files.sync_together([file for plan in with_files for file in plan.open_files]):
+        for plan in with_files:
+            plan.is_synced = True
 
 
 class FlushState:

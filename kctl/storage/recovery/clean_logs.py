@@ -23,7 +23,8 @@ from crc32c import crc32c
 from kctl.storage.config import LogConfig
 from kctl.storage.directories.log_directory import DelayedRemovals
 from kctl.storage.files import Files
-from kctl.storage.log.log import Log, LogContents
+from kctl.storage.log.log import Log
+from kctl.storage.log.stored_log import LogContents
 from kctl.storage.names import (
     INDEX_SUFFIX,
     LEADER_EPOCH_CHECKPOINT,

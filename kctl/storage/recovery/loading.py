@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from kctl.errors import ConfigError, CorruptLog, LogDirFailure
 from kctl.model import TopicPartition
+from kctl.storage.checkpointing import close_logs
 from kctl.storage.config import LogConfig
 from kctl.storage.directories.log_creation import FutureLogs
 from kctl.storage.directories.log_directories import LogDirectories, LogDirectoryFiles
@@ -194,12 +195,18 @@ def _failing(directory: LogDirectory) -> Iterator[None]:
 #     3. open each log, with recovery if the marker was missing (`recovery`); in parallel with an executor
 #     4. leave out logs with a newer copy in an offline directory
 #
+# If loading is stopped, the logs are closed, and a directory that was clean is left clean.
+#
 # A directory goes offline if it fails or one of its checkpoints is corrupt; a log that cannot be opened is reported
 # as unreadable; the other logs are served. Threads open single logs and change no shared state.
 
 
 _WRONG_KIND_OF_FILE = (IsADirectoryError, NotADirectoryError, PermissionError)
 """Errors that concern one log, not the disk: the log directory stays online."""
+
+
+class LoadingStopped(Exception):
+    """Loading was stopped before all logs were opened."""
 
 
 @dataclass(slots=True)
@@ -223,13 +230,14 @@ def load_logs(
     random: Random,
     removals: DelayedRemovals,
     executor: Executor | None = None,
+    is_stopped: Callable[[], bool] = lambda: False,
 ) -> LoadedLogs:
     """Open the logs of the online directories with the configuration of their topics.
 
     Future logs are added to `futures`, files that are scheduled for removal to `removals`.  Raises ConfigError when a
-    partition is in two directories.
+    partition is in two directories, and LoadingStopped, after closing the logs, when `is_stopped` returns True.
     """
-    loading = _Loading(futures, config_of, files, clock, random, removals, executor)
+    loading = _Loading(futures, config_of, files, clock, random, removals, executor, is_stopped)
     return loading.load(directories)
 
 
@@ -245,6 +253,7 @@ class _Loading:
         random: Random,
         removals: DelayedRemovals,
         executor: Executor | None,
+        is_stopped: Callable[[], bool],
     ) -> None:
         self._futures = futures
         self._config_of = config_of
@@ -253,7 +262,10 @@ class _Loading:
         self._random = random
         self._removals = removals
         self._executor = executor
+        self._is_stopped = is_stopped
         self._loaded = LoadedLogs()
+        self._taken: list[tuple[LogDirectoryFiles, bytes | None]] = []
+        """The directories whose mark of a clean shutdown was removed, and the content of their CLEAN_LOGS."""
 
     def load(self, directories: LogDirectories) -> LoadedLogs:
         """Open the logs of all online directories."""
@@ -264,6 +276,9 @@ class _Loading:
                     self._load_directory(directory, logs.by_directory.get(directory.state.path, []))
                 except (OSError, CorruptLog) as error:
                     directory.state.fail(error)
+        if self._is_stopped():
+            self._close()
+            raise LoadingStopped
         for tp, reason in logs.outdated.items():
             log = self._loaded.logs.pop(tp, None)
             if log is not None:
@@ -285,11 +300,16 @@ class _Loading:
         clean_logs: dict[str, bytes] = {}
         if was_clean:
             self._files.remove(marker)
-            clean_logs = self._take_clean_logs(directory.path(CLEAN_LOGS))
+            data = self._take_clean_logs(directory.path(CLEAN_LOGS))
+            self._taken.append((directory, data))
+            if data is not None:
+                clean_logs = parse_clean_logs(data, directory.path(CLEAN_LOGS))
         arguments = (logs, repeat(directory), repeat(was_clean), repeat(clean_logs))
         opened = map(self._open, *arguments) if self._executor is None else self._executor.map(self._open, *arguments)
         report_every = max(len(logs) // 10, 100)
         for count, (loading, outcome) in enumerate(zip(logs, opened, strict=True), 1):
+            if outcome is None:
+                continue
             if not isinstance(outcome, Log):
                 _logger.error(
                     "cannot load log, its partition is offline path=%s error=%s", directory.path(loading.name), outcome
@@ -302,17 +322,35 @@ class _Loading:
                 self._loaded.logs[loading.tp] = outcome
             if count % report_every == 0:
                 _logger.info("loading logs loaded=%d logs=%d dir=%s", count, len(logs), directory.state.path)
-        if logs:
+        if logs and not self._is_stopped():
             took_ms = self._clock.monotonic_ms() - started_ms
             _logger.info("loaded logs logs=%d dir=%s duration_ms=%d", len(logs), directory.state.path, took_ms)
 
-    def _take_clean_logs(self, path: str) -> dict[str, bytes]:
-        """Return the lines of the file by the names of their directories, and remove the file."""
+    def _take_clean_logs(self, path: str) -> bytes | None:
+        """Return the content of the file, None if it is missing, and remove the file."""
         if not self._files.exists(path):
-            return {}
+            return None
         data = self._files.read(path)
         self._files.remove(path)
-        return parse_clean_logs(data, path)
+        return data
+
+    def _close(self) -> None:
+        """Close the opened logs, and write the marks of the last clean shutdown again.
+
+        They are still true: the logs that were not opened are as it left them, and a log that was repaired is closed
+        now and differs from its line.  The checkpoints were not changed.
+        """
+        close_logs([*self._loaded.logs.values(), *self._futures.logs.values()], self._files, self._executor)
+        for directory, data in self._taken:
+            if not directory.state.is_online:
+                continue
+            try:
+                directory.state.check_present(self._files)
+                if data is not None:
+                    self._files.write_atomically(directory.path(CLEAN_LOGS), data)
+                self._files.write_atomically(directory.path(CLEAN_SHUTDOWN), b"")
+            except OSError as error:
+                directory.state.fail(error)
 
     def _take_copy(self, tp: TopicPartition, copy: Log, *, was_clean: bool) -> None:
         """Add a future log; after an unclean shutdown its unsynced part may have holes and is copied again."""
@@ -334,10 +372,12 @@ class _Loading:
 
     def _open(
         self, log: FoundLog, directory: LogDirectoryFiles, was_clean: bool, clean_logs: Mapping[str, bytes]
-    ) -> Log | str:
-        """Open one log; return the reason if it cannot be opened.  Runs in an executor thread, changes no shared
-        state.
+    ) -> Log | str | None:
+        """Open one log; return the reason if it cannot be opened, None if loading was stopped.  Runs in an executor
+        thread, changes no shared state.
         """
+        if self._is_stopped():
+            return None
         tp = log.tp
         line = clean_logs.get(log.name)
         try:

@@ -27,7 +27,8 @@ from kctl.records.header import BatchHeader
 from kctl.storage.config import LogConfig
 from kctl.storage.directories.log_directory import DelayedRemovals, LogDirectory
 from kctl.storage.files import Files
-from kctl.storage.log.log import Log, LogContents
+from kctl.storage.log.log import Log
+from kctl.storage.log.stored_log import LogContents
 from kctl.storage.names import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,

@@ -65,15 +65,18 @@ class SnapshotDraft:
         """Use this file for `write`; without one it only frees the producers."""
         self._file, self.path = file, file.path
 
-    def write(self) -> None:
-        """Write and sync the file, if any, and free the producers.  Any thread, once.  Raises OSError."""
+    def write(self) -> list[File]:
+        """Write the file, if any, and free the producers; return the file, which is to be synced.
+
+        Any thread, once.  Raises OSError.
+        """
+        file, self._file = self._file, None
         try:
-            if self._file is not None:
-                self._file.write_at(0, snapshot_bytes(map(snapshot_of, self._producers)))
-                self._file.sync()
+            if file is None:
+                return []
+            file.write_at(0, snapshot_bytes(map(snapshot_of, self._producers)))
+            return [file]
         finally:
-            if self._file is not None:
-                self._file.close()
             release(self._producers)
             self.is_released = True
 

@@ -72,7 +72,7 @@ class LogOnDisk:
 
     def close(self) -> None:
         """Closes the log as a clean shutdown does."""
-        close_logs([self.log])
+        close_logs([self.log], self.files)
         self.log_directory.check()
 
     def close_and_reopen(self) -> Log:

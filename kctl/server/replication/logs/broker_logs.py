@@ -51,7 +51,7 @@ class BrokerLogs:
         self._loop = asyncio.get_running_loop()
         self._on_log_dir_failure = on_log_dir_failure
         self._fail = fail
-        self._are_loaded = False
+        self._loading: asyncio.Future[None] | None = None
         self.manager = LogManager(
             configs.current.log_directories,
             files=world.files,
@@ -69,18 +69,24 @@ class BrokerLogs:
         self.manager.default_config = LogConfig.of(topic_config_ignoring_errors(self._configs.current, {})[0])
         self._set_recovery_threads()
         OPEN_SEGMENTS.descriptor_max = open_files.descriptors_for_segments(open_files.limit())
-        await self._loop.run_in_executor(None, self.manager.load, topics)
-        self._are_loaded = True
+        self._loading = self._loop.run_in_executor(None, self.manager.load, topics)
+        await asyncio.shield(self._loading)  # `close` waits for its end.
         segments = sum(len(partition_log.segments) for partition_log in self.manager.logs.values())
         shortage = open_files.shortage(open_files.limit(), segments=segments)
         if shortage is not None:
             log.warning("%s", shortage)
 
     async def close(self, replicas: ReplicaManager | None) -> None:
-        """Flush and close logs in a thread and write checkpoints; only unlocks directories that were not loaded."""
+        """Flush and close logs in a thread and write checkpoints.
+
+        If they are still being loaded, that is stopped, and changes nothing in the directories.
+        """
         if replicas is not None:
             await replicas.flushes.close()
-        if not self._are_loaded:
+        if self._loading is not None:
+            self.manager.stop_loading()
+            await asyncio.gather(self._loading, return_exceptions=True)
+        if not self.manager.is_loaded:
             self.manager.release()
             return
         self._set_recovery_threads()
