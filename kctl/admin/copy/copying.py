@@ -124,9 +124,12 @@ class Copier:
         partitioner: Partitioner | None = None,
         transaction: Transaction | None = None,
         groups: CopiedGroups | None = None,
-        on_poll: Callable[[], None] = lambda: None,
+        pacer: Pacer | None = None,
     ) -> None:
-        """`target` None: counts the records without writing.  `groups` require that partitions are kept."""
+        """`target` None: counts the records without writing.  `groups` require that partitions are kept.
+
+        `pacer` is given by several copies that share the rate of their plans.
+        """
         self.plan = plan
         self.counts = CopyCounts({tp: CopiedPartition(start) for tp, (start, _) in plan.bounds.items()})
         self._limits = _fetch_limits(limits, plan.bytes_per_s)
@@ -135,13 +138,15 @@ class Copier:
         self._source = source
         self._target = target
         self._transaction = transaction
-        self._on_poll = on_poll
+        self.on_poll: Callable[[], None] = lambda: None
         self._failure: KctlError | None = None
         self._consumer: Consumer | None = None
         self._now_ms = source.transport.monotonic_ms
         self._checkpoint_ms = self._now_ms()
         self._committed: dict[TopicPartition, int] = {}
-        self._pacer = None if plan.bytes_per_s is None else Pacer(plan.bytes_per_s, self._now_ms())
+        self._pacer = pacer
+        if pacer is None and plan.bytes_per_s is not None:
+            self._pacer = Pacer(plan.bytes_per_s, self._now_ms())
         self._producer = (
             None
             if target is None
@@ -151,6 +156,7 @@ class Copier:
     async def run(self) -> None:
         """Copy everything; on an error or interruption, keep what is complete.  Raises KctlError."""
         try:
+            await self._commit_progress()  # of the start: without it, what a killed run has written is not trusted
             await self._read()
             await self._checkpoint()
         except BaseException as error:
@@ -185,7 +191,7 @@ class Copier:
             self._raise_failure()
             if self._now_ms() - self._checkpoint_ms >= CHECKPOINT_MS:
                 await self._checkpoint()
-            self._on_poll()
+            self.on_poll()
 
     async def _copy(self, tp: TopicPartition, records: list[Record], left: int | None) -> int | None:
         """Send the selected records; return how many more may be sent."""
@@ -256,6 +262,11 @@ class Copier:
         self._checkpoint_ms = self._now_ms()
         if self._groups is not None:
             await self._groups.commit(self.counts.positions)
+        await self._commit_progress()
+
+    async def _commit_progress(self) -> None:
+        if self._target is None:
+            return
         group = self.plan.progress_group
         moved = {tp: offset for tp, offset in self.counts.positions.items() if self._committed.get(tp) != offset}
         if group is not None and moved:

@@ -1,1 +1,1 @@
-"""`kctl copy`: copy records of a topic to another topic."""
+"""`kctl copy`: copy records of topics to other topics."""

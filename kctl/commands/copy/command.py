@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 import typer
 
 from kctl.commands.copy.running import Copying, Progress, copy_topic
+from kctl.commands.copy.several import Several, copy_topics
 from kctl.commands.frame.command import ConfirmedCommand
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help.text import examples
@@ -16,6 +17,7 @@ from kctl.commands.frame.options.parameters import with_groups
 from kctl.commands.frame.options.values import check_offset_range
 from kctl.commands.frame.output.shown import shows
 from kctl.commands.reading.options import From, Limit, Partition, SelectOptions, selecting
+from kctl.commands.reading.topics import TopicRegex, topic_selection
 from kctl.errors import UsageError
 
 app = typer.Typer(add_completion=False)
@@ -32,15 +34,39 @@ CLUSTERS_PANEL = "Clusters"
         "kctl copy orders orders --to-cluster dr.example.org:9092 --resume-group copy-orders --rate 5m",
         "kctl copy orders orders --to-cluster dr.example.org:9092 --groups billing,audit",
         "kctl copy orders archive --resume-group copy-orders --transactional-id copy-orders",
+        "kctl copy 'orders-*' payments --to-cluster dr.example.org:9092 --transactional-id move",
+        "kctl copy --topic-regex '.*' --to-cluster dr.example.org:9092 --groups billing,audit --dry-run",
     ),
 )
-@shows("kctl.commands.copy.rows:CopiedRow", instead="kctl.commands.copy.rows:CopyDocument")
+@shows(
+    "kctl.commands.copy.rows:CopiedRow",
+    "kctl.commands.copy.rows:TopicRow",
+    instead="kctl.commands.copy.rows:CopyDocument",
+)
 @with_groups
 def copy(
     ctx: typer.Context,
-    source: Annotated[str, typer.Argument(help="Topic to read.", metavar="SRC")],
-    target: Annotated[str, typer.Argument(help="Topic to write to.  It must exist.", metavar="DST")],
+    topics: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="SRC DST: the topic to read, and the one to write to, which must exist.  Or topics to copy each to "
+            "one of the same name; * and ? are wildcards.",
+            metavar="TOPIC",
+        ),
+    ] = None,
     *,
+    topic_regex: TopicRegex = None,
+    to_own_names: Annotated[
+        bool, typer.Option("--each", help="Two topics are copied each to one of its name, not one to the other.")
+    ] = False,
+    prefix: Annotated[
+        str | None,
+        typer.Option("--prefix", metavar="TEXT", help="Copy each topic to the one with this text before its name."),
+    ] = None,
+    verify: Annotated[
+        bool,
+        typer.Option("--verify/--no-verify", help="With several topics: compare each topic with its copy at the end."),
+    ] = True,
     from_cluster: Annotated[
         str | None,
         typer.Option(
@@ -159,7 +185,19 @@ def copy(
         bool, typer.Option("--dry-run", help="Read and count the records that would be copied; write nothing.")
     ] = False,
 ) -> ExitStatus:
-    """Copy records of a topic to another topic, which may be in another cluster.
+    """Copy records of topics to other topics, which may be in another cluster.
+
+    SRC DST copies one topic to another.  Any other number of topics, a pattern, --prefix or --each copies each topic to
+    one of the same name, which is created if it does not exist: with as many partitions, the properties that are set
+    for the topic, and its replication factor, or one per broker of the target if these are fewer.  Nothing is written
+    if a target has another number of partitions.  Four topics are copied at the same time.  A topic that fails does not
+    stop the others.
+
+    Each of several topics is then compared with its copy, record by record; the status is "different" and the exit
+    status 3 if they are not equal.  In compacted topics the last values of the keys are compared.  The progress is kept
+    in the group of --resume-group, by default 'kctl-copy-CLUSTER', with the id of the source cluster and after it the
+    prefix: the command continues when it is repeated.  After SIGKILL without --transactional-id a topic can have
+    records of the last second twice, and is "different".  The transactional id of each topic is ID-TOPIC.
 
     Keys, values, headers and timestamps are copied byte for byte; a topic with message.timestamp.type=LogAppendTime
     sets its own timestamps.  The options that select records are those of 'kctl consume'.  The command ends at the
@@ -189,10 +227,14 @@ def copy(
     """
     run: Invocation = ctx.obj
     run.console.outlive_reader()
-    if transactional_id is not None and resume_group is None:
-        raise UsageError("--transactional-id requires --resume-group")
-    if progress != "check" and resume_group is None:
-        raise UsageError("--progress requires --resume-group")
+    selection = topic_selection(ctx, topics, topic_regex)
+    source, target, has_several = "", "", True
+    if topics is not None and len(topics) == 2 and selection.pattern is None and not to_own_names and prefix is None:
+        (source, target), has_several = topics, False
+    if has_several:
+        _check_several(max_records, partition, partitions)
+    else:
+        _check_single(resume_group, progress, transactional_id)
     if groups is not None and partitions == "hash":
         raise UsageError("--groups requires --partitions keep: offsets of one partition have no translation otherwise")
     chosen = selecting(select)
@@ -225,4 +267,25 @@ def copy(
     )
     if not dry_run:
         target_side.authorize_change(ctx.command_path)
+    if has_several:
+        return copy_topics(run, source_side, target_side, copying, Several(selection, prefix or "", verify))
     return copy_topic(run, source_side, target_side, copying)
+
+
+def _check_single(resume_group: str | None, progress: Progress, transactional_id: str | None) -> None:
+    """Raise UsageError for options that need a group, which a copy of several topics has by default."""
+    if transactional_id is not None and resume_group is None:
+        raise UsageError("--transactional-id requires --resume-group")
+    if progress != "check" and resume_group is None:
+        raise UsageError("--progress requires --resume-group")
+
+
+def _check_several(max_records: int | None, partition: object, partitions: str) -> None:
+    """Raise UsageError for options of one topic."""
+    given = {
+        "--max-messages": max_records is not None,
+        "--partition": partition is not None,
+        "--partitions hash": partitions == "hash",
+    }
+    if wrong := [option for option, is_given in given.items() if is_given]:
+        raise UsageError(f"{wrong[0]} is for one topic: SRC DST")

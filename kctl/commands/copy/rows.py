@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 from kctl.admin.copy.groups import CopiedGroups
 from kctl.commands.frame.output.rows import outcome_error
 from kctl.model import TopicPartition
-from kctl.output.console import ErrorName, ErrorText
+from kctl.output.console import JSON_ONLY, Column, ErrorName, ErrorText
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -47,6 +47,40 @@ class CopyDocument(NamedTuple):
 
     partitions: list[CopiedRow]
     groups: list[Mirrored]
+
+
+class TopicRow(NamedTuple):
+    """The result of one of several topics."""
+
+    topic: str
+    target: str
+    partitions: Annotated[int, Column(drop_order=2)]
+    read: Annotated[int, "Records that this run has read.", Column(drop_order=3)]
+    copied: Annotated[int, "Records that this run has copied."]
+    bytes: Annotated[int, Column(drop_order=1)]
+    lag: Annotated[int | None, "Offsets of the topic after those that were copied, at the end."]
+    status: Annotated[
+        str,
+        "verified, copied (--no-verify), different, not verified, failed, not copied, or with --dry-run "
+        '"would be copied" and "would be created".',
+    ]
+    verified: Annotated[int | None, "Records that are equal in both topics; with compaction, keys."] = None
+    groups: Annotated[list[Mirrored], JSON_ONLY] = []  # noqa: RUF012 - never changed
+    error: ErrorName = None
+    message: ErrorText = None
+
+
+class MirroredInTopic(NamedTuple):
+    """The offset of a group in one partition of one of several topics."""
+
+    topic: str
+    group: str
+    partition: int
+    source_offset: int
+    target_offset: int | None
+    status: str
+    error: ErrorName = None
+    message: ErrorText = None
 
 
 def mirrored(groups: CopiedGroups) -> list[Mirrored]:

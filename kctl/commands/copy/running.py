@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 
-from kctl.admin.copy.copying import Copier, CopyPlan
+from kctl.admin.copy.copying import Copier, CopyPlan, Pacer
 from kctl.admin.copy.groups import CopiedGroups
 from kctl.admin.copy.kept_progress import (
     Distrust,
@@ -33,6 +33,8 @@ from kctl.model import TopicPartition
 from kctl.output.quantities import counted
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from kctl.admin.topics.offsets import OffsetSpec
     from kctl.client.connections.transport import Connection
     from kctl.commands.reading.options import Selecting
@@ -66,6 +68,8 @@ class Copying(NamedTuple):
     transactional_id: str | None
     groups: tuple[str, ...]
     is_dry_run: bool
+    creates_target: bool = False
+    """For a dry run: the target does not exist, and would be created with the partitions of the source."""
 
     @property
     def has_bound(self) -> bool:
@@ -74,71 +78,70 @@ class Copying(NamedTuple):
         return not selects_all or self.upper is not None or self.records_max is not None
 
 
+class Sides(NamedTuple):
+    """The two clusters of a copy, and how records are read and written."""
+
+    source: Invocation
+    target: Invocation
+    limits: FetchLimits
+    writing: Writing
+
+    @classmethod
+    def of(cls, source: Invocation, target: Invocation, copying: Copying, limits: FetchLimits = CHUNKS) -> Self:
+        """Return the sides with the properties of their files; `limits` are those without such properties.
+
+        Raises ConfigError.
+        """
+        writing = writing_settings(
+            target.producer_properties(),
+            ProducerSettings(),
+            request_timeout_ms=target.client_settings().response_timeout_ms,
+            compression_type=copying.codec,
+            transactional_id=copying.transactional_id,
+        )
+        if writing.settings.acks != ACKS_ALL:
+            raise ConfigError("acks", writing.settings.acks, "a copy writes each record once, which requires acks=all")
+        if not writing.settings.idempotent:
+            raise ConfigError("enable.idempotence", "false", "a copy writes each record once, which requires true")
+        return cls(source, target, fetch_limits(source.consumer_properties(), limits), writing)
+
+    def target_client(self) -> ClusterClient:
+        """Return a client of the target on the event loop, as a context manager."""
+        return ClusterClient(self.target.client_settings(), AsyncioTransport(), None)
+
+    def source_client(self) -> ClusterClient:
+        """Return a further client of the source on the event loop, as a context manager."""
+        return ClusterClient(self.source.client_settings(), AsyncioTransport(), None)
+
+
 def copy_topic(run: Invocation, source_side: Invocation, target_side: Invocation, copying: Copying) -> ExitStatus:
     """Copy the records; return FAILED if offsets of a group could not be committed.  Raises KctlError and Refused."""
-    limits = fetch_limits(source_side.consumer_properties(), CHUNKS)
-    writing = writing_settings(
-        target_side.producer_properties(),
-        ProducerSettings(),
-        request_timeout_ms=target_side.client_settings().response_timeout_ms,
-        compression_type=copying.codec,
-        transactional_id=copying.transactional_id,
-    )
-    if writing.settings.acks != ACKS_ALL:
-        raise ConfigError("acks", writing.settings.acks, "a copy writes each record once, which requires acks=all")
-    if not writing.settings.idempotent:
-        raise ConfigError("enable.idempotence", "false", "a copy writes each record once, which requires true")
+    sides = Sides.of(source_side, target_side, copying)
 
     async def work(source: ClusterClient) -> ExitStatus:
-        async with ClusterClient(target_side.client_settings(), AsyncioTransport(), None) as target:
-            return await _copy(run.console, source, target, copying, limits, writing)
+        async with sides.target_client() as target:
+            return await _copy(run.console, source, target, copying, sides)
 
     return source_side.on_cluster_concurrently(work)
 
 
 async def _copy(
-    console: Console,
-    source: ClusterClient,
-    target: ClusterClient,
-    copying: Copying,
-    limits: FetchLimits,
-    writing: Writing,
+    console: Console, source: ClusterClient, target: ClusterClient, copying: Copying, sides: Sides
 ) -> ExitStatus:
-    topics = await _topics(source, target, copying)
-    transaction = None
-    if copying.transactional_id is not None and not copying.is_dry_run:
-        # First: an earlier run with this id, which may still be active, must not commit further offsets.
-        timeout_ms = writing.transaction_timeout_ms or TRANSACTION_TIMEOUT_MS
-        transaction = await Transaction.begin(target, copying.transactional_id, timeout_ms=timeout_ms)
-    plan = await _plan(console, source, target, copying, topics)
-    groups = await _groups(source, target, plan, copying) if copying.groups else None
-    with ScanProgress(console, plan.bounds) as progress:
-        copier = Copier(
-            plan,
-            source,
-            None if copying.is_dry_run else target,
-            writing.settings,
-            limits=limits,
-            partitioner=writing.partitioner,
-            transaction=transaction,
-            groups=None if copying.is_dry_run else groups,
-            on_poll=lambda: progress.update(copier.counts.positions, found=copier.counts.selected),
-        )
+    prepared = await prepare(console, source, target, copying, sides)
+    copier = prepared.copier
+    with ScanProgress(console, copier.plan.bounds) as progress:
+        copier.on_poll = lambda: progress.update(copier.counts.positions, found=copier.counts.selected)
         try:
             await copier.run()
         except LogTruncated as truncated:
             _summarise(console, copier, copying, "stopped")
-            raise PositionLost(f"{truncated}: {_remedy(copying)}") from truncated
+            raise PositionLost(f"{truncated}: {remedy_for(copying)}") from truncated
         except BaseException:
             _summarise(console, copier, copying, "interrupted")
             raise
     copying.selecting.warn_of_shortened(console)
-    of_groups: list[Mirrored] = []
-    if groups is not None and copying.is_dry_run:
-        of_groups = mirrored_by_dry_run(groups, copier.counts.positions)
-    elif groups is not None:
-        await groups.find_earlier()
-        of_groups = mirrored(groups)
+    of_groups = await prepared.offsets_of_groups()
     rows = _rows(copier, "would be copied" if copying.is_dry_run else "copied")
     if copying.groups and console.is_machine_readable:
         console.show_one(CopyDocument(rows, of_groups))
@@ -150,7 +153,58 @@ async def _copy(
     return ExitStatus.FAILED if any(group.error for group in of_groups) else ExitStatus.DONE
 
 
-def _remedy(copying: Copying) -> str:
+class Prepared(NamedTuple):
+    """A copy of one topic that is checked and can run."""
+
+    copier: Copier
+    groups: CopiedGroups | None
+    is_dry_run: bool
+
+    async def offsets_of_groups(self) -> list[Mirrored]:
+        """Return the rows of the groups' offsets after the copy.  Raises KctlError."""
+        if self.groups is None:
+            return []
+        if self.is_dry_run:
+            return mirrored_by_dry_run(self.groups, self.copier.counts.positions)
+        await self.groups.find_earlier()
+        return mirrored(self.groups)
+
+
+async def prepare(
+    console: Console,
+    source: ClusterClient,
+    target: ClusterClient,
+    copying: Copying,
+    sides: Sides,
+    pacer: Pacer | None = None,
+) -> Prepared:
+    """Check the topics and the progress, and plan the copy.  Raises KctlError and Refused.
+
+    With `pacer` several copies share their rate.
+    """
+    topics = await _topics(source, target, copying)
+    transaction = None
+    if copying.transactional_id is not None and not copying.is_dry_run:
+        # First: an earlier run with this id, which may still be active, must not commit further offsets.
+        timeout_ms = sides.writing.transaction_timeout_ms or TRANSACTION_TIMEOUT_MS
+        transaction = await Transaction.begin(target, copying.transactional_id, timeout_ms=timeout_ms)
+    plan = await _plan(console, source, target, copying, topics)
+    groups = await _groups(source, target, plan, copying) if copying.groups else None
+    copier = Copier(
+        plan,
+        source,
+        None if copying.is_dry_run else target,
+        sides.writing.settings,
+        limits=sides.limits,
+        partitioner=sides.writing.partitioner,
+        transaction=transaction,
+        groups=None if copying.is_dry_run else groups,
+        pacer=pacer,
+    )
+    return Prepared(copier, groups, copying.is_dry_run)
+
+
+def remedy_for(copying: Copying) -> str:
     """Return what to do after a truncation while a copy runs."""
     if copying.resume_group is None:
         return "records that were lost since may have been copied"
@@ -172,7 +226,7 @@ async def _topics(source: ClusterClient, target: ClusterClient, copying: Copying
     with source.one_deadline(follows_elections=True), target.one_deadline(follows_elections=True):
         all_tps = await partitions_of(source, [copying.source])
         tps = select_partitions(all_tps, copying.partitions, copying.selecting.key_for_partition)
-        targets = await _targets(target, copying.target, len(tps))
+        targets = [] if copying.creates_target else await _targets(target, copying.target, len(tps))
         of_source, of_target = await source.metadata([copying.source]), await target.metadata([copying.target])
         is_same_cluster = of_source.cluster_id == of_target.cluster_id
         mark = ProgressMark.of(
@@ -189,7 +243,7 @@ async def _topics(source: ClusterClient, target: ClusterClient, copying: Copying
         )
     highest = max((tp.partition for tp in tps), default=0)
     needs_partition = copying.keeps_partitions or (copying.resume_group is not None and not is_same_cluster)
-    if needs_partition and highest >= len(targets):
+    if needs_partition and highest >= len(targets) and not copying.creates_target:
         remedy = "use --partitions hash" if copying.keeps_partitions else "--resume-group needs as many partitions"
         raise UsageError(
             f"{copying.target} has no partition {highest}, because it has {counted(len(targets), 'partition')};"
@@ -255,7 +309,7 @@ async def _resumed(
     Raises Refused for progress that cannot be trusted, unless an option decides what happens with it.
     """
     group = copying.resume_group
-    if group is None:
+    if group is None or copying.creates_target:
         return {}
     named = {TopicPartition(topics.progress_topic, tp.partition): tp for tp in topics.tps}
 
@@ -324,19 +378,21 @@ async def _groups(source: ClusterClient, target: ClusterClient, plan: CopyPlan, 
 
     Raises ApiError for one without any.
     """
-
-    async def look_up(group: str) -> dict[TopicPartition, int]:
-        async def send_to(connection: Connection) -> dict[TopicPartition, CommittedOffset]:
-            return await committed_offsets(connection, group, plan.bounds)
-
-        found = await source.on_coordinator(group, send_to, codes=_UNSTABLE)
-        offsets = {tp: commit.offset for tp, commit in found.items() if tp in plan.bounds}
-        if not offsets:
+    offsets = {group: await committed_in(source, group, plan.bounds) for group in copying.groups}
+    for group, of_group in offsets.items():
+        if not of_group:
             raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"group '{group}' has no committed offset in {copying.source}")
-        return offsets
-
-    offsets = {group: await look_up(group) for group in copying.groups}
     return CopiedGroups.of(target, plan.target, offsets, plan.begins)
+
+
+async def committed_in(source: ClusterClient, group: str, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    """Return the offsets that the group has committed in these partitions.  Raises ApiError and ClusterUnreachable."""
+
+    async def look_up(connection: Connection) -> dict[TopicPartition, CommittedOffset]:
+        return await committed_offsets(connection, group, tps)
+
+    commits = await source.on_coordinator(group, look_up, codes=_UNSTABLE)
+    return {tp: commit.offset for tp, commit in commits.items() if tp in tps}
 
 
 def _rows(copier: Copier, status: str) -> list[CopiedRow]:

@@ -54,7 +54,7 @@ WORK: dict[str, dict[str, Member]] = {
         "consume": Member("kctl.commands.consume.command", "Read records of topics."),
         "produce": Member("kctl.commands.produce.command", "Write lines from standard input to a topic."),
         "copy": Member(
-            "kctl.commands.copy.command", "Copy records of a topic to another topic, which may be in another cluster."
+            "kctl.commands.copy.command", "Copy records of topics to other topics, which may be in another cluster."
         ),
         "records": Member("kctl.commands.records", "Delete the oldest records of partitions."),
         "registry": Member(

@@ -6,13 +6,17 @@ import json
 import os
 import signal
 import subprocess
+from collections.abc import Callable
 from typing import Any
 
-from tests.integration.cli.conftest import ON_OURS, Kctl
+import pytest
+
+from tests.integration.cli.conftest import ON_OURS, Kctl, command_line
 from tests.integration.cli.group_readers import ROOT, TIMEOUT_S
-from tests.peers import probe
+from tests.peers import apache_kafka, probe
 from tests.peers.forked_kctl import program
 from tests.peers.markers import wait_for_markers
+from tests.peers.ran import Ran
 
 RECORDS = 3_000
 TEN_O_CLOCK_MS = 1_795_255_200_000
@@ -101,3 +105,53 @@ def offsets_of(kctl: Kctl, group: str, topic: str) -> list[dict[str, Any]]:
     """The committed offsets of a group in a topic."""
     (exported,) = kctl(f"groups export {group}").document["groups"]
     return [offset for offset in exported["offsets"] if offset["topic"] == topic]
+
+
+def topic_rows(ran: Ran) -> dict[str, tuple[str, int]]:
+    """Status and number of verified records by the last part of the topic's name."""
+    return {row["topic"].rsplit("-", 1)[1]: (row["status"], row["verified"]) for row in ran.document}
+
+
+@ON_OURS
+@pytest.mark.jvm
+def test_topics_are_copied_to_kafka_4_and_continued_after_kill_9(
+    kctl: Kctl, topic: str, bootstrap: str, broker_of: Callable[[str], str]
+) -> None:
+    """With creation, configuration and offsets; each record once."""
+    if reason := apache_kafka.why_not():
+        pytest.skip(reason)
+    target = broker_of(apache_kafka.NEWEST_BROKER)
+    at_target = command_line({"KCTL_BOOTSTRAP_SERVER": target})
+    count, group = RECORDS // 5, f"{topic}-readers"
+    for name in ("one", "two"):
+        created = kctl(
+            f"topics create {topic}-{name} --partitions 2 --set retention.ms=-1 --set max.message.bytes=99999"
+        )
+        assert created.status == 0
+        assert kctl(f"produce {topic}-{name} --input jsonl", stdin=lines_of(range(count))).status == 0
+    reset = f"groups reset-offsets {group} --topic {topic}-one --to-offset {GROUP_OFFSET} --yes"
+    assert kctl(reset).status == 0
+    words = ["copy", f"{topic}-*", "--to-cluster", target, "--transactional-id", topic, "--groups", group]
+    environment = os.environ | {"KCTL_BOOTSTRAP_SERVER": bootstrap}
+    command = [*program(), *words, "--rate", "20k"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT, env=environment) as slow:
+        first = f"consume {topic}-one --max-messages 1 --format jsonl"
+        probe.wait_until(lambda: bool(at_target(first).out), what="committed records", timeout_s=TIMEOUT_S)
+        slow.kill()
+        slow.communicate(timeout=STOP_TIMEOUT_S)
+    resumed = kctl(" ".join([*words, "--format", "json"]))
+    assert resumed.status == 0, resumed
+    assert topic_rows(resumed) == {"one": ("verified", count), "two": ("verified", count)}
+    assert sum(row["copied"] for row in resumed.document) < 2 * count
+    for name in ("one", "two"):
+        assert records_of(at_target, f"{topic}-{name}") == records_of(kctl, f"{topic}-{name}")
+    assert "99999" in at_target(f"configs describe topic {topic}-two max.message.bytes --format json").out
+    unread = [
+        len(
+            at_target(
+                f"consume {topic}-one --partition {row['partition']} --from {row['offset']} --format jsonl"
+            ).out.splitlines()
+        )
+        for row in offsets_of(at_target, group, f"{topic}-one")
+    ]
+    assert sum(unread) == count - 2 * GROUP_OFFSET
