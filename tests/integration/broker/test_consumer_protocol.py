@@ -143,7 +143,9 @@ def test_topics_are_described_by_their_ids(broker: KctlBroker) -> None:
     client.create_topic("assigned-by-id", 1)
     reader.subscribe(["assigned-by-id"])
     with contextlib.closing(reader):
-        probe.wait_until(lambda: reader.poll(0.1) is None and bool(reader.assignment()), what="an assignment", timeout_s=WAIT_S)
+        probe.wait_until(
+            lambda: reader.poll(0.1) is None and bool(reader.assignment()), what="an assignment", timeout_s=WAIT_S
+        )
 
 
 def test_broker_says_that_it_serves_the_protocol(broker: KctlBroker) -> None:
