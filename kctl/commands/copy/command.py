@@ -63,6 +63,13 @@ def copy(
         str | None,
         typer.Option("--prefix", metavar="TEXT", help="Copy each topic to the one with this text before its name."),
     ] = None,
+    acls: Annotated[
+        bool,
+        typer.Option(
+            "--acls",
+            help="With several topics: also create the ACLs of the topics, by name and prefix, in the target.",
+        ),
+    ] = False,
     verify: Annotated[
         bool,
         typer.Option("--verify/--no-verify", help="With several topics: compare each topic with its copy at the end."),
@@ -199,6 +206,9 @@ def copy(
     prefix: the command continues when it is repeated.  After SIGKILL without --transactional-id a topic can have
     records of the last second twice, and is "different".  The transactional id of each topic is ID-TOPIC.
 
+    --acls creates the ACLs of the topics, those with their names and those with a prefix of them, for the copies; none
+    is removed, and ACLs of all topics (*) are left out.  --dry-run shows them.
+
     Keys, values, headers and timestamps are copied byte for byte; a topic with message.timestamp.type=LogAppendTime
     sets its own timestamps.  The options that select records are those of 'kctl consume'.  The command ends at the
     offsets that were the end of the partitions when it started.  The order of records is kept within a partition.
@@ -235,6 +245,8 @@ def copy(
         _check_several(max_records, partition, partitions)
     else:
         _check_single(resume_group, progress, transactional_id)
+        if acls or not verify:
+            raise UsageError(f"{'--acls' if acls else '--no-verify'} is for several topics; SRC DST copies one")
     if groups is not None and partitions == "hash":
         raise UsageError("--groups requires --partitions keep: offsets of one partition have no translation otherwise")
     chosen = selecting(select)
@@ -268,7 +280,7 @@ def copy(
     if not dry_run:
         target_side.authorize_change(ctx.command_path)
     if has_several:
-        return copy_topics(run, source_side, target_side, copying, Several(selection, prefix or "", verify))
+        return copy_topics(run, source_side, target_side, copying, Several(selection, prefix or "", verify, acls))
     return copy_topic(run, source_side, target_side, copying)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from kctl.admin.copy.groups import CopiedGroups
+from kctl.commands.acls.rules import AclChangeRow
 from kctl.commands.frame.output.rows import outcome_error
 from kctl.model import TopicPartition
 from kctl.output.console import JSON_ONLY, Column, ErrorName, ErrorText
@@ -66,6 +67,7 @@ class TopicRow(NamedTuple):
     ]
     verified: Annotated[int | None, "Records that are equal in both topics; with compaction, keys."] = None
     groups: Annotated[list[Mirrored], JSON_ONLY] = []  # noqa: RUF012 - never changed
+    acls: Annotated[list[AclChangeRow], JSON_ONLY, "With --acls: those that apply to the copy."] = []  # noqa: RUF012
     error: ErrorName = None
     message: ErrorText = None
 

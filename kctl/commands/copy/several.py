@@ -13,6 +13,8 @@ from kctl.admin.topics.offsets import START, offset_ranges
 from kctl.client.consuming.fetching.batches import FetchLimits
 from kctl.client.consuming.positions import LogTruncated
 from kctl.client.outcome import failure_of
+from kctl.commands.acls.rules import AclChangeRow
+from kctl.commands.copy.copied_acls import read_acls
 from kctl.commands.copy.rows import MirroredInTopic, TopicRow
 from kctl.commands.copy.running import Sides, committed_in, prepare, remedy_for
 from kctl.commands.copy.verifying import Verification
@@ -52,6 +54,7 @@ class Several(NamedTuple):
     selection: TopicSelection
     prefix: str
     verifies: bool
+    copies_acls: bool
 
 
 def copy_topics(
@@ -86,16 +89,24 @@ async def _copy_topics(
     _note_changes(console, sets.targets)
     copying = _with_progress(console, copying, sets, several.prefix)
     groups = await _groups_by_topic(source, sets.targets, copying.groups)
+    acls = await read_acls(source, target, names, several.prefix) if several.copies_acls else None
     await _create(target, sets.targets, validate_only=True)
     if not copying.is_dry_run:
         await _create(target, sets.targets, validate_only=False)
+    acl_rows = {} if acls is None else await acls.create(target, is_dry_run=copying.is_dry_run)
     work = _Work(console, sides, copying, several.verifies, groups, deque(sets.targets))
     try:
         await work.run()
     except BaseException:
         console.note(f"interrupted: {len(work.rows)} of {counted(len(names), 'topic')} done; {_continuing(copying)}")
         raise
-    return _report(console, work.rows, copying)
+    rows = work.rows
+    if acls is not None:
+        rows = [
+            row._replace(acls=[acl_rows[acl] for acl, topics in acls.topics.items() if row.topic in topics])
+            for row in rows
+        ]
+    return _report(console, rows, list(acl_rows.values()), copying)
 
 
 def _check(sets: TopicSets) -> None:
@@ -300,18 +311,22 @@ def _transactional_id(copying: Copying, topic: str) -> str | None:
     return None if copying.transactional_id is None else f"{copying.transactional_id}-{topic}"
 
 
-def _report(console: Console, rows: list[TopicRow], copying: Copying) -> ExitStatus:
-    rows = sorted(rows)
+def _report(console: Console, rows: list[TopicRow], acls: list[AclChangeRow], copying: Copying) -> ExitStatus:
+    rows = sorted(rows, key=lambda row: row.topic)
     console.show(TopicRow, rows)
     of_groups = [MirroredInTopic(row.topic, *group) for row in rows for group in row.groups]
     if of_groups and not console.is_machine_readable:
         console.show(MirroredInTopic, of_groups)
+    if acls and not console.is_machine_readable:
+        console.show(AclChangeRow, acls)
     failed = [row for row in rows if row.error is not None]
+    failed_acls = sum(acl.error is not None for acl in acls)
     unmet = [row for row in rows if row.status in {"different", "not verified"}]
     verb = "would be copied" if copying.is_dry_run else "copied"
     records = counted(sum(row.copied for row in rows), "record")
     problems = [f"{len(failed)} failed"] if failed else []
     problems += [f"{len(unmet)} not equal"] if unmet else []
+    problems += [f"{counted(failed_acls, 'ACL')} not created"] if failed_acls else []
     done = counted(len(rows) - len({row.topic for row in [*failed, *unmet]}), "topic")
     console.note(f"{done} {verb}, {records}" + (f"; {', '.join(problems)}; {_continuing(copying)}" if problems else ""))
-    return ExitStatus.FAILED if failed else ExitStatus.UNMET if unmet else ExitStatus.DONE
+    return ExitStatus.FAILED if failed or failed_acls else ExitStatus.UNMET if unmet else ExitStatus.DONE

@@ -10,7 +10,14 @@ import pytest
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.errors import ErrorCode
 from kctl.model import TopicPartition
+from kctl.protocol.apis.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
 from kctl.protocol.apis.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
+from kctl.protocol.apis.describe_acls import (
+    AclDescription,
+    DescribeAclsRequest,
+    DescribeAclsResource,
+    DescribeAclsResponse,
+)
 from kctl.protocol.apis.offset_commit import OffsetCommitRequest
 from kctl.protocol.apis.produce import ProduceRequest
 from kctl.records.build import build_batch
@@ -181,6 +188,42 @@ def test_offsets_of_groups_are_translated_in_their_topics(kctl: Kctl, shop: Fake
     assert "group 'absent' has no committed offset in these topics" in absent.err
 
 
+def acls_of(*patterns: tuple[str, int]) -> Any:
+    """Resources of topics with one ACL each: the name, and the type of the pattern."""
+    acl = AclDescription(principal="User:a", host="*", operation=3, permission_type=3)
+    resources = [
+        DescribeAclsResource(resource_type=2, resource_name=name, pattern_type=kind, acls=[acl])
+        for name, kind in patterns
+    ]
+    return lambda _: DescribeAclsResponse(error_code=0, error_message=None, resources=resources)
+
+
+def test_acls_of_topics_are_created_and_none_is_removed(kctl: Kctl, shop: FakeCluster, other: FakeCluster) -> None:
+    shop.intercept(DescribeAclsRequest, acls_of(("orders-us", 3), ("orders-", 4), ("payments", 3), ("*", 3), ("x", 4)))
+    other.intercept(DescribeAclsRequest, acls_of(("dr-orders-us", 3), ("of-others", 3)))
+    created: list[tuple[str, int]] = []
+
+    def create(request: Any) -> Any:
+        created.extend((acl.resource_name, acl.resource_pattern_type) for acl in request.creations)
+        return CreateAclsResponse(results=[AclCreationResult(error_code=0) for _ in request.creations])
+
+    other.intercept(CreateAclsRequest, create)
+    line = f"copy orders-* --prefix dr- --acls --to-cluster {other.bootstrap} --format json"
+    dry = kctl(f"{line} --dry-run")
+    names = [[(acl["resource_name"], acl["status"]) for acl in row["acls"]] for row in dry.document]
+    would = ("dr-orders-", "would be created")
+    assert (dry.status, names, created) == (0, [[would], [would, ("dr-orders-us", "present")]], [])
+    assert (kctl(line).status, created) == (0, [("dr-orders-", 4)])
+    assert "dr-orders-us" in kctl(line.replace(" --format json", "")).out
+
+
+def test_acls_need_an_authorizer_before_anything_is_written(kctl: Kctl, shop: FakeCluster, other: FakeCluster) -> None:
+    disabled = DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message="no authorizer", resources=[])
+    shop.intercept(DescribeAclsRequest, lambda _: disabled)
+    ran = kctl(f"copy orders-* --acls --to-cluster {other.bootstrap}")
+    assert (ran.status, "no authorizer" in ran.err, set(other.topics)) == (ExitStatus.FAILED, True, set())
+
+
 @pytest.mark.usefixtures("shop")
 @for_rows(
     "line, message",
@@ -189,6 +232,7 @@ def test_offsets_of_groups_are_translated_in_their_topics(kctl: Kctl, shop: Fake
         ("copy orders-* --partition 0", "--partition is for one topic"),
         ("copy orders-* --partitions hash", "--partitions hash is for one topic"),
         ("copy orders-* --prefix x --key a --transactional-id t", "--transactional-id and --progress require"),
+        ("copy payments x --acls", "--acls is for several topics"),
         ("copy", "give topics or --topic-regex"),
         ("copy absent-* --prefix x", "no topic matches 'absent-*'"),
         ("copy a b c --prefix x", "topic 'a' does not exist"),
