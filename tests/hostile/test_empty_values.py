@@ -27,7 +27,7 @@ def parameters() -> list[tuple[str, LocalCommand, Parameter]]:
 def valid_text(parameter: Parameter) -> str:
     if choices := choices_of(parameter):
         return choices[0]
-    return "1" if parameter.type.name in {"int", "int range"} else "x"
+    return "1" if parameter.type.name in {"int", "int range", "integer", "integer range"} else "x"
 
 
 @for_rows("noun, command, tried", parameters)

@@ -78,13 +78,20 @@ def bootstrap() -> Iterator[str]:
         yield cluster.bootstrap
 
 
+def valid_text(parameter: Parameter) -> str:
+    if choices := choices_of(parameter):
+        return choices[0]
+    bounds = number_range(parameter)
+    return "x" if bounds is None else str(bounds[0])
+
+
 def words_of(noun: str, command: LocalCommand, tried: Parameter, text: str) -> list[str]:
     """A command line with this text as the parameter, and all other required parameters."""
     words = [noun] if noun == command.name else [noun, command.name]
     positional = []
     for parameter in command.own_params:
         if parameter is tried or parameter.required:
-            given = text if parameter is tried else (choices_of(parameter) or ("x",))[0]
+            given = text if parameter is tried else valid_text(parameter)
             if is_argument(parameter):
                 positional.append(given)
             else:

@@ -51,7 +51,7 @@ def copy(
         typer.Argument(
             help="SRC DST: the topic to read, and the one to write to, which must exist.  Or topics to copy each to "
             "one of the same name; * and ? are wildcards.",
-            metavar="TOPIC",
+            metavar="SRC",
         ),
     ] = None,
     *,

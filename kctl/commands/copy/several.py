@@ -203,7 +203,7 @@ class _Work:
             progress.hide()
 
     def _note(self) -> str:
-        return f"{sum(row.copied for row in self.rows):,} records"
+        return counted(sum(row.copied for row in self.rows), "record")
 
     async def _copy_some(self, on_poll: Callable[[], None]) -> None:
         """Copy topics until none is left."""

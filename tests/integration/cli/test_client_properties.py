@@ -316,6 +316,7 @@ SILENCES: dict[str, Row] = {
 
 ELSEWHERE = {
     "auto.commit.interval.ms": "test_offsets_are_committed_while_records_are_read",
+    "enable.metrics.push": "tests/integration/cli/test_client_telemetry.py",
     "group.remote.assignor": "tests/integration/cli/test_consumer_protocol.py",
     "share.acknowledgement.mode": "tests/integration/cli/test_share_groups.py",
     "share.acquire.mode": "tests/integration/cli/test_share_groups.py",

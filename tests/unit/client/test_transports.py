@@ -104,7 +104,7 @@ def test_unsupported_api_is_refused_before_it_is_sent(run: Run[Any], cluster: Fa
 
 
 def test_versions_that_do_not_overlap_are_named(run: Run[Any], cluster: FakeCluster) -> None:
-    cluster.versions[3] = (12, 13)
+    cluster.versions[3] = (13, 14)
 
     async def work(transport: Transport) -> None:
         connection = await connect(transport, cluster.ports[0])
@@ -113,7 +113,7 @@ def test_versions_that_do_not_overlap_are_named(run: Run[Any], cluster: FakeClus
         finally:
             await connection.close()
 
-    with pytest.raises(ApiError, match="Metadata: the broker supports versions 12 to 13, kctl 0 to 11"):
+    with pytest.raises(ApiError, match="Metadata: the broker supports versions 13 to 14, kctl 0 to 12"):
         run(work)
 
 
