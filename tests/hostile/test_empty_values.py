@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from kctl.commands.frame.command import LocalCommand
 from kctl.commands.frame.exit_status import ExitStatus
-from kctl.commands.frame.options.parameters import Parameter, choices_of, is_argument, is_flag, name_of
+from kctl.commands.frame.options.parameters import (
+    Parameter,
+    choices_of,
+    is_argument,
+    is_flag,
+    name_of,
+    number_range,
+)
 from kctl.commands.frame.root import all_commands
 from tests.rows import for_rows
 from tests.unit.commands.conftest import Kctl
@@ -27,7 +34,7 @@ def parameters() -> list[tuple[str, LocalCommand, Parameter]]:
 def valid_text(parameter: Parameter) -> str:
     if choices := choices_of(parameter):
         return choices[0]
-    return "1" if parameter.type.name in {"int", "int range", "integer", "integer range"} else "x"
+    return "1" if number_range(parameter) or parameter.type.name in {"int", "int range"} else "x"
 
 
 @for_rows("noun, command, tried", parameters)
