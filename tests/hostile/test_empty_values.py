@@ -34,7 +34,8 @@ def parameters() -> list[tuple[str, LocalCommand, Parameter]]:
 def valid_text(parameter: Parameter) -> str:
     if choices := choices_of(parameter):
         return choices[0]
-    return "1" if number_range(parameter) or parameter.type.name in {"int", "int range"} else "x"
+    is_number = number_range(parameter) or parameter.name == "factor" or parameter.type.name in {"int", "int range"}
+    return "1" if is_number else "x"
 
 
 @for_rows("noun, command, tried", parameters)
