@@ -34,8 +34,7 @@ def parameters() -> list[tuple[str, LocalCommand, Parameter]]:
 def valid_text(parameter: Parameter) -> str:
     if choices := choices_of(parameter):
         return choices[0]
-    is_number = number_range(parameter) or parameter.name == "factor" or parameter.type.name in {"int", "int range"}
-    return "1" if is_number else "x"
+    return "1" if number_range(parameter) or parameter.type.name in {"int", "int range"} else "x"
 
 
 @for_rows("noun, command, tried", parameters)
@@ -49,7 +48,7 @@ def test_every_option_and_argument_refuses_an_empty_text(
             if parameter is tried or parameter.required:
                 positional.append("" if parameter is tried else valid_text(parameter))
         elif parameter.required and parameter is not tried:
-            words.append(f"{parameter.opts[0]}=x")
+            words.append(f"{parameter.opts[0]}={valid_text(parameter)}")
     if not is_argument(tried):
         words.append(f"{name_of(tried)}=")
     ran = kctl("", *words, "--", *positional)
