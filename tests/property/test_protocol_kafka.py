@@ -62,6 +62,7 @@ MISSING = {
                 "FindCoordinator",
                 "ListGroups",
                 "ListOffsets",
+                "Metadata",
                 "OffsetCommit",
                 "OffsetFetch",
                 "UpdateFeatures",

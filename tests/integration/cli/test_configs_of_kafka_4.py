@@ -21,7 +21,8 @@ def test_property_is_set_described_and_removed(kctl: Kctl, type_: str, name: str
     (config,) = [config for config in item["configs"] if config["property"] == name]
     assert config["value"] == value
     assert config["source"].startswith("DYNAMIC_")
-    assert kctl(f"configs describe {type_} --format json").document == [item]
+    # Other tests have groups on this broker, and Kafka describes those too.
+    assert item in kctl(f"configs describe {type_} --format json").document
     assert kctl(f"configs alter {type_} of-kafka-4 --delete-config {name}").status == 0
 
 

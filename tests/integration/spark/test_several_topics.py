@@ -55,7 +55,8 @@ def test_nothing_is_written_if_no_topic_can_be_exported(
     kctl_bootstrap: str, make_topic: MakeTopic, tmp_path: Path
 ) -> None:
     bad = with_records(make_topic, kctl_bootstrap, "", value=b"no object")
-    status, document, _ = run_export(bad, tmp_path / "new", "no-such-topic", "--value", "json")
+    options = ("--value", "json", "--on-bad-record", "fail")
+    status, document, _ = run_export(bad, tmp_path / "new", "no-such-topic", *options)
     assert (status, "error" in document) == (1, True)
     assert not list(tmp_path.iterdir())
 
