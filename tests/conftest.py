@@ -10,7 +10,6 @@ from __future__ import annotations
 import gc
 import logging
 import os
-import signal
 from collections.abc import Generator, Iterator
 from typing import TypeVar
 
@@ -18,20 +17,12 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from kctl.output.log_lines import FoldingHandler
-from tests.peers import leftovers
+from tests.peers import leftovers, signals
 from tests.property.examples import share_of
 
 EVERYTHING_IS_REQUIRED = os.environ.get("CI") == "true" or os.environ.get("KCTL_REQUIRE_ALL") == "1"
 
-for number, handler in (
-    (signal.SIGINT, signal.default_int_handler),
-    (signal.SIGQUIT, signal.SIG_DFL),
-    (signal.SIGHUP, signal.SIG_DFL),
-):
-    if signal.getsignal(number) is signal.SIG_IGN:
-        # Shells ignore some in background processes, nohup SIGHUP, and every process of the tests would inherit that.
-        signal.signal(number, handler)
-
+signals.restore()
 leftovers.end_with_this_process()
 
 gc.disable()
