@@ -51,6 +51,8 @@ from kctl.protocol.registry import all_apis, api
 from kctl.records.batch import iterate_batches, iterate_records
 
 DROP = object()
+MAX_REQUEST_BYTES = 100 << 20
+"""As socket.request.max.bytes."""
 UNSUPPORTED_VERSION = 35
 NOT_CONTROLLER = 41
 UNKNOWN_TOPIC = 3
@@ -280,7 +282,10 @@ class FakeCluster:
         with connection, connection.makefile("rb") as stream:
             try:
                 while size := stream.read(4):
-                    response = self._respond(broker, stream.read(struct.unpack(">i", size)[0]))
+                    (length,) = struct.unpack(">i", size)
+                    if not 0 <= length <= MAX_REQUEST_BYTES:  # for example the start of a TLS handshake
+                        return
+                    response = self._respond(broker, stream.read(length))
                     if response is DROP:
                         return
                     connection.sendall(response)
