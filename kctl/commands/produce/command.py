@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shlex
 import stat
 import sys
 from array import array
@@ -343,7 +344,13 @@ class _Partitions:
         self._known: dict[str, set[int]] = {}
 
     async def _look_up(self, topic: str) -> None:
-        self._known[topic] = {tp.partition for tp in await partitions_of(self._client, [topic])}
+        try:
+            self._known[topic] = {tp.partition for tp in await partitions_of(self._client, [topic])}
+        except ApiError as error:
+            if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise
+            # A misspelled name would become a topic if brokers created it, as they do for Kafka's own tool.
+            raise ApiError(error.code, f"{error}: 'kctl topics create {shlex.quote(topic)}' creates it") from None
 
     async def check(self, topic: str, partition: int | None) -> None:
         """Refresh the metadata before it refuses a partition, because partitions can be added.

@@ -142,7 +142,11 @@ def test_each_record_is_written_to_the_topic_that_its_line_names(kctl: Kctl, sho
     "line, words, message",
     [
         ('{"value":"a"}', "--input jsonl", 'line 1: no "topic" in it, and no TOPIC is given'),
-        ('{"value":"a","topic":"nope"}', "--input jsonl", "line 1: topic 'nope' does not exist"),
+        (
+            '{"value":"a","topic":"nope"}',
+            "--input jsonl",
+            "line 1: topic 'nope' does not exist: 'kctl topics create nope' creates it",
+        ),
         ('{"value":"a","topic":"\\ud800"}', "--input jsonl", "line 1: topic is '\\ud800', not the name of a topic"),
         ('{"value":"a","topic":7}', "--input jsonl", "line 1: topic is 7, not the name of a topic"),
         ('{"value":"a","topic":"shopping","partition":7}', "--input jsonl", "shopping has no partition 7; it has 1"),
