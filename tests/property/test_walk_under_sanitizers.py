@@ -14,9 +14,10 @@ import pytest
 import kctl.records.compiled
 from tests.peers import sanitizers
 from tests.property import walk_inputs
+from tests.property.examples import share_of
 
 SOURCES = [Path(kctl.records.compiled.__file__).with_name(f"{name}.py") for name in walk_inputs.COMPARED]
-SEED, COUNT = 20, 4_000
+SEED, COUNT = 20, share_of(12_000)
 
 WALK = """
 from mypyc.build import mypycify
