@@ -31,7 +31,7 @@ from kctl.protocol.apis.produce import PartitionProduceData, ProduceRequest, Top
 from kctl.records.build import build_batch
 from kctl.records.header import Record
 from kctl.server.requests.context import Peer
-from kctl.testing.broker_process import BrokerProcess
+from kctl.testing.brokers.broker_process import BrokerProcess
 from kctl.testing.sim_cluster import SimCluster
 from kctl.testing.sim_loop import SimLoop, simulate
 

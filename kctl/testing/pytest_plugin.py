@@ -9,23 +9,32 @@ docs/pytest-plugin.md.
 
 from __future__ import annotations
 
+import re
+import uuid
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
-    from kctl.testing.broker_process import BrokerProcess
+    from kctl.testing.brokers.broker_process import BrokerProcess
+    from kctl.testing.brokers.kafka import KafkaCluster
 
     BrokerFactory = Callable[..., BrokerProcess]
 
 _INI = "kafka_broker_properties"
+_SCOPE = "kafka_broker_scope"
 _OPTION = "--kafka-broker-property"
+_TOPIC = "kafka_topic"
+_TOPIC_NAME_CHARACTERS_MAX = 200
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add kafka_broker_properties to the configuration file and --kafka-broker-property to the command line."""
     parser.addini(_INI, "properties of the brokers that kctl starts, one name=value per line", type="linelist")
+    parser.addini(
+        _SCOPE, "how long kafka_broker and kafka_cluster live: session, module or function", default="session"
+    )
     parser.getgroup("kctl").addoption(
         _OPTION,
         action="append",
@@ -35,14 +44,29 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-@pytest.fixture(scope="session")
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the marker of kafka_topic."""
+    config.addinivalue_line(
+        "markers", f"{_TOPIC}(partitions=1, configs=None): the topic that the fixture {_TOPIC} creates for a test"
+    )
+
+
+def _scope(fixture_name: str, config: pytest.Config) -> Any:
+    """Return the scope of brokers.  Raises UsageError."""
+    scope = config.getini(_SCOPE)
+    if scope not in {"session", "module", "function"}:
+        raise pytest.UsageError(f"{_SCOPE}={scope}: {fixture_name} has the scopes session, module and function")
+    return scope
+
+
+@pytest.fixture(scope=_scope)
 def kafka_broker(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """Start a Kafka-compatible broker for the whole session, shared by all tests; use different topics in each test.
+    """Start a Kafka-compatible broker, by default for the whole session; use different topics in each test.
 
     Has bootstrap_servers, data_dir, output, stop(), kill(), start() and restart().  It stops with pytest, also if
     that is killed.
     """
-    from kctl.testing.broker_process import BrokerProcess  # noqa: PLC0415 - only who uses it pays for it
+    from kctl.testing.brokers.broker_process import BrokerProcess  # noqa: PLC0415 - only who uses it pays for it
 
     broker = BrokerProcess(tmp_path_factory.mktemp("kafka-broker"), _properties(pytestconfig))
     broker.start()
@@ -55,12 +79,47 @@ def kafka_secure_broker(
     pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[BrokerProcess]:
     """Start the same with TLS and SCRAM: clients need its client_properties, or librdkafka_properties."""
-    from kctl.testing.broker_process import BrokerProcess  # noqa: PLC0415
+    from kctl.testing.brokers.broker_process import BrokerProcess  # noqa: PLC0415
 
     broker = BrokerProcess(tmp_path_factory.mktemp("kafka-secure-broker"), _properties(pytestconfig), secure=True)
     broker.start()
     yield broker
     broker.stop()
+
+
+@pytest.fixture(scope=_scope)
+def kafka_cluster(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
+    """Start three brokers with one ZooKeeper, by default for the whole session.
+
+    Has bootstrap_servers, brokers (each as kafka_broker), move_leader(), stop() and start().
+    """
+    from kctl.testing.brokers.kafka import KafkaCluster  # noqa: PLC0415
+
+    with KafkaCluster(
+        properties=_properties(pytestconfig), data_dir=tmp_path_factory.mktemp("kafka-cluster")
+    ) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def kafka_topic(request: pytest.FixtureRequest, kafka_broker: BrokerProcess) -> str:
+    """Create an empty topic for one test on kafka_broker, and return its name.
+
+    `@pytest.mark.kafka_topic(partitions=3, configs={"cleanup.policy": "compact"})` sets its properties.
+    """
+    from kctl.admin import AdminClient, AdminConfig, NewTopic  # noqa: PLC0415
+
+    marker = request.node.get_closest_marker(_TOPIC)
+    wanted: dict[str, Any] = {"partitions": 1, "configs": None, **(marker.kwargs if marker else {})}
+    if (marker is not None and marker.args) or len(wanted) > 2:
+        raise pytest.UsageError(f"the marker {_TOPIC} takes partitions= and configs= only")
+    # Topic names have letters, digits, '.', '_' and '-'; the number makes those of repeated tests different.
+    words = re.sub(r"[^A-Za-z0-9_-]+", "-", request.node.name)[:_TOPIC_NAME_CHARACTERS_MAX].strip("-")
+    name = f"{words}-{uuid.uuid4().hex[:8]}"
+    topic = NewTopic(name, partitions=wanted["partitions"], configs=wanted["configs"] or {})
+    with AdminClient(AdminConfig(bootstrap_servers=kafka_broker.bootstrap_servers)) as admin:
+        admin.create_topics([topic]).require()
+    return name
 
 
 @pytest.fixture
@@ -71,7 +130,7 @@ def kafka_broker_factory(
 
     `kafka_broker_factory(secure=True)` starts one with TLS and SCRAM, whose `client_properties` clients need.
     """
-    from kctl.testing.broker_process import BrokerProcess  # noqa: PLC0415
+    from kctl.testing.brokers.broker_process import BrokerProcess  # noqa: PLC0415
 
     brokers: list[BrokerProcess] = []
 

@@ -31,7 +31,7 @@ from kctl.client import (
     TopicPartition,
 )
 from kctl.client.consuming.membership.member import GroupProtocol
-from kctl.testing.broker_process import BrokerProcess
+from kctl.testing.brokers.broker_process import BrokerProcess
 from tests.faults.mixed_groups import PROPERTIES
 from tests.peers import probe
 from tests.peers.apache_kafka import NEWEST_BROKER, apache_kafka

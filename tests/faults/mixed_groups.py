@@ -25,7 +25,7 @@ from pathlib import Path
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from kctl.client import Producer, ProducerConfig
-from kctl.testing.broker_process import BrokerProcess
+from kctl.testing.brokers.broker_process import BrokerProcess
 from tests.faults.group_member import CONSUMER_PROTOCOL, RECORDS_MAX, SESSION_MS
 from tests.integration.jvm.members import Host
 from tests.peers import probe

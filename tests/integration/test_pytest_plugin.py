@@ -16,6 +16,7 @@ import pytest
 from kctl.server.loop.tasks import stop_at_end_of
 from kctl.system.operating_system import is_process_alive
 from tests.peers import probe
+from tests.peers.forked_kctl import run_kctl
 
 ROOT = Path(__file__).parents[2]
 
@@ -268,6 +269,135 @@ def test_cluster_and_processes_end_with_the_process_that_is_named(tmp_path: Path
     killed.kill()
     killed.wait()
     probe.wait_until(lambda: not any(map(is_process_alive, pids)), what="the end of the brokers", timeout_s=60)
+
+
+CLUSTER = """
+import asyncio
+import pytest
+from kctl.admin import AdminClient, AdminConfig, NewTopic
+from kctl.testing import BrokerFailed, KafkaBroker, KafkaCluster
+
+
+def test_a_leader_is_moved_and_killed_and_comes_back(kafka_cluster):
+    with AdminClient(AdminConfig(bootstrap_servers=kafka_cluster.bootstrap_servers)) as admin:
+        admin.create_topics([NewTopic("a", partitions=1, configs={"min.insync.replicas": "2"})]).require()
+    write(kafka_cluster, "a", b"1")
+    other = (kafka_cluster.leader("a", 0) + 1) % 3
+    kafka_cluster.move_leader("a", 0, to=other)
+    assert kafka_cluster.leader("a", 0) == other
+    write(kafka_cluster, "a", b"2")
+    kafka_cluster.brokers[other].kill()
+    write(kafka_cluster, "a", b"3")
+    assert kafka_cluster.leader("a", 0) != other
+    kafka_cluster.start()
+    assert all(broker.is_running for broker in kafka_cluster.brokers)
+    assert read(kafka_cluster, "a", 3) == [b"1", b"2", b"3"]
+    with pytest.raises(ValueError, match="broker 7 has no replica of a-0; its replicas are"):
+        kafka_cluster.move_leader("a", 0, to=7)
+
+
+def test_brokers_are_context_managers():
+    with KafkaBroker({"num.partitions": "2"}) as broker:
+        write(broker, "a", b"1")
+        folder = broker.data_dir
+        broker.pause()
+        producer = Producer({**broker.client_properties, "log_level": 0})
+        producer.produce("a", b"2", partition=0)
+        assert producer.flush(0.5) == 1
+        broker.resume()
+        assert producer.flush(60) == 0
+        broker.pause()
+    assert not folder.exists()
+
+    async def main():
+        async with KafkaBroker(data_dir=folder) as broker:
+            assert broker.is_running
+        assert (folder / "logs").is_dir()
+
+    asyncio.run(main())
+
+
+def test_what_cannot_start_leaves_nothing_behind():
+    broker = KafkaBroker({"num.partitions": "x"})
+    with pytest.raises(BrokerFailed, match="num.partitions=x: is not a whole number"):
+        with broker:
+            pass
+    assert not broker.data_dir.exists()
+    cluster = KafkaCluster(2, {"num.partitions": "x"})
+    with pytest.raises(BrokerFailed, match="num.partitions=x"):
+        with cluster:
+            pass
+    assert not cluster.zookeeper.is_running and not any(broker.is_running for broker in cluster.brokers)
+    with pytest.raises(ValueError, match="listeners is set by the cluster"):
+        KafkaCluster(2, {"listeners": "PLAINTEXT://127.0.0.1:0"})
+"""
+TOPICS = """
+import pytest
+from kctl.admin import AdminClient, AdminConfig
+
+seen = []
+
+
+@pytest.mark.parametrize("number", range(2))
+def test_topics_are_new(kafka_broker, kafka_topic, number):
+    assert read_all(kafka_broker, kafka_topic) == 0
+    write(kafka_broker, kafka_topic, b"1")
+    seen.append((kafka_topic, kafka_broker.pid))
+
+
+@pytest.mark.kafka_topic(partitions=3, configs={"cleanup.policy": "compact"})
+def test_topics_have_properties(kafka_broker, kafka_topic):
+    with AdminClient(AdminConfig(bootstrap_servers=kafka_broker.bootstrap_servers)) as admin:
+        assert len(admin.describe_topics([kafka_topic]).require()[kafka_topic].partitions) == 3
+    assert len({name for name, _ in seen}) == 2 and len({pid for _, pid in seen}) == 2
+
+
+def read_all(broker, topic):
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "g"})
+    low, high = consumer.get_watermark_offsets(TopicPartition(topic, 0), 60)
+    consumer.close()
+    return high - low
+"""
+
+
+def test_clusters_and_topics_are_fixtures_and_brokers_context_managers(tmp_path: Path) -> None:
+    finished = run_pytest(tmp_path, ROUND_TRIP + CLUSTER)
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    finished = run_pytest(tmp_path, ROUND_TRIP + TOPICS, "-o", "kafka_broker_scope=function", "--strict-markers")
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    finished = run_pytest(tmp_path, "def test_it(kafka_broker):\n    pass\n", "-o", "kafka_broker_scope=package")
+    assert "kafka_broker has the scopes session, module and function" in finished.stdout + finished.stderr
+
+
+def test_a_started_broker_tells_its_addresses_to_other_programs(tmp_path: Path) -> None:
+    (tmp_path / "ready.json").write_text("of an earlier broker")
+    reading, writing = os.pipe()
+    words = f"broker start --port 0 --data-dir {tmp_path / 'data'} --ready-file {tmp_path / 'ready.json'} --format json"
+    started = subprocess.Popen(
+        [sys.executable, "-m", "kctl", *words.split(), "--ready-fd", str(writing)],
+        stdout=subprocess.PIPE,
+        pass_fds=[writing],
+    )
+    os.close(writing)
+    with open(reading) as stream:
+        told = json.loads(stream.read())
+    assert started.stdout is not None
+    printed = started.stdout.readline()
+    assert json.loads(printed) == told == json.loads((tmp_path / "ready.json").read_text())
+    assert told["pid"] == started.pid
+    assert told["listeners"] == {"PLAINTEXT": told["bootstrap_servers"]}
+    started.stdout.close()
+    ran = run_kctl("topics", "list", "--bootstrap-server", told["bootstrap_servers"])
+    assert ran.returncode == 0, ran.stderr
+    started.terminate()
+    assert started.wait(60) == 0
+    for words, message in (
+        ("--ready-fd 77", "--ready-fd 77: this process has no such file descriptor"),
+        (f"--ready-file {tmp_path / 'absent' / 'x'}", "files cannot be created in"),
+    ):
+        ran = run_kctl("broker", "start", "--port", "0", "--data-dir", tmp_path / "new", *words.split())
+        assert (ran.returncode, message in ran.stderr) == (2, True), ran.stderr
+        assert not (tmp_path / "new").exists()
 
 
 def test_end_of_a_process_is_noticed_where_the_system_does_not_report_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
+from kctl.commands.broker.readiness import Readiness, ReadyDescriptor, ReadyFile, ServingItem
 from kctl.commands.frame.command import LocalCommand
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
 from kctl.commands.frame.options.log_format import LogFormatOption, log_format_of
+from kctl.commands.frame.output.shown import shows_one
 from kctl.errors import KctlError, UsageError
 from kctl.output.log_lines import LogFormat
 from kctl.output.quantities import INT32_MAX, PORT_MAX
@@ -157,8 +159,10 @@ verbs = typer.Typer(add_completion=False)
         "kctl broker start --config server.properties --zookeeper zk1:2181,zk2:2181/kafka",
         "kctl broker start --config server.properties --data-dir /srv/kafka --processes 4",
         "kctl broker start --data-dir $(mktemp -d) --port 0 --stop-with $$ &",
+        "kctl broker start --data-dir $(mktemp -d) --port 0 --detach --format json | jq -r .bootstrap_servers",
     ),
 )
+@shows_one(ServingItem)
 def start(
     ctx: typer.Context,
     *,
@@ -207,6 +211,8 @@ def start(
     processes: Processes = None,
     port_step: PortStep = None,
     stop_with: StopWith = None,
+    ready_file: ReadyFile = None,
+    ready_fd: ReadyDescriptor = None,
     log_format: LogFormatOption = None,
     detach: Annotated[
         bool,
@@ -233,6 +239,9 @@ def start(
 
     --stop-with is for tests and scripts: the broker stops, as after SIGTERM, when that process has ended, whatever has
     ended it.  In a shell script, `--stop-with $$` is the script itself.
+
+    When the broker accepts connections, one JSON object with all addresses is written to --ready-file, which does not
+    exist before, to --ready-fd, and with --format json to standard output.
     """
     run: Invocation = ctx.obj
     folder = DataFolder(data_dir_of(data_dir))
@@ -251,6 +260,7 @@ def start(
         raise UsageError("--host: only --secure makes a certificate")
     if secure:
         options = replace(options, secure=_setup(options, processes, port_step, host or []))
+    readiness = Readiness(ready_file, ready_fd)
     machine = machine_of(options, processes, port_step)
     if machine is not None:
         machine.processes()  # Reports ports that are equal, before a process is started.
@@ -258,6 +268,7 @@ def start(
         words = [] if machine is None else ["--processes", str(machine.count), "--port-step", str(machine.port_step)]
         start_detached(options, words=words, on_warning=run.console.warn)
         _show_next_steps(run, folder, options.secure)
+        readiness.tell(run, folder, _client_properties(options.secure))
         return ExitStatus.DONE
     log_stream = sys.stderr if not run.console.quiet else None
     # The command that waits for a detached process shows them.
@@ -265,6 +276,7 @@ def start(
 
     def on_serving(_: RunningBroker) -> None:
         _show_next_steps(run, folder, options.secure, is_shown=is_shown)
+        readiness.tell(run, folder, _client_properties(options.secure))
 
     if machine is None:
         from kctl.server.process import process  # noqa: PLC0415 - the whole broker, which runs in another process with --detach
@@ -274,6 +286,10 @@ def start(
     else:
         _run_machine(machine, on_serving=on_serving, on_warning=run.console.warn, log_stream=log_stream)
     return ExitStatus.DONE
+
+
+def _client_properties(secure: SecureSetup | None) -> Path | None:
+    return None if secure is None else secure.client_properties
 
 
 def _refuse_data_of_several(options: StartOptions) -> None:

@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -168,6 +170,7 @@ class BrokerProcess:
             return
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
+            process.send_signal(signal.SIGCONT)  # It may be paused.
         try:
             status = process.wait(timeout_s)
         except subprocess.TimeoutExpired:
@@ -183,6 +186,16 @@ class BrokerProcess:
         if process is not None:
             process.kill()
             process.wait()
+
+    def pause(self) -> None:
+        """Stop the process without ending it (SIGSTOP): its connections stay open, and nothing is answered."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Continue after `pause`."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGCONT)
 
     def restart(self) -> None:
         """Stop the broker, if it is running, and start it on the same port with the same data."""
@@ -203,16 +216,16 @@ class BrokerProcess:
         return f"{bound}:{address.rpartition(':')[2]}" if port.strip() == "0" and address else listener
 
     def _wait_until_announced(self, process: subprocess.Popen[bytes], timeout_s: float) -> dict[str, Any]:
-        deadline_s = time.monotonic() + timeout_s
-        while time.monotonic() < deadline_s:
-            announced = self._announced()
-            # With `secure`, the file for clients is written when the broker serves.
-            if announced.get("pid") == process.pid and (not self.secure or self.client_properties_file.exists()):
-                return announced
+        def is_announced() -> bool:
             if process.poll() is not None:
                 raise BrokerFailed(f"the broker ended with status {process.returncode}:\n{self._tail()}")
-            time.sleep(_POLL_S)
-        raise BrokerFailed(f"the broker does not serve after {timeout_s:.0f} s:\n{self._tail()}")
+            # With `secure`, the file for clients is written when the broker serves.
+            is_complete = not self.secure or self.client_properties_file.exists()
+            return self._announced().get("pid") == process.pid and is_complete
+
+        if not wait_until(is_announced, timeout_s):
+            raise BrokerFailed(f"the broker does not serve after {timeout_s:.0f} s:\n{self._tail()}")
+        return self._announced()
 
     def _announced(self) -> dict[str, Any]:
         """Return the status that a broker of this folder, possibly an earlier one, wrote when it started to serve."""
@@ -227,4 +240,84 @@ class BrokerProcess:
         return self.data_dir / "test-output.txt"
 
     def _tail(self) -> str:
-        return "\n".join(self.output.splitlines()[-_TAIL_LINES:])
+        return _tail(self.output)
+
+
+class ZooKeeperProcess:
+    """A single-node ZooKeeper service in a separate process, for the brokers of a test."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self.data_dir = data_dir
+        self.port = 0
+        """A free port is chosen at the first start, and stays."""
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def address(self) -> str:
+        """HOST:PORT for `zookeeper.connect`."""
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def is_running(self) -> bool:
+        """True between `start` and the end of the process, whatever ended it."""
+        return self._process is not None and self._process.poll() is None
+
+    def start(self, *, timeout_s: float = START_TIMEOUT_S) -> None:
+        """Start the service and return when it accepts connections.  Raises BrokerFailed."""
+        self.data_dir.mkdir(parents=True, exist_ok=True)
+        if not self.port:
+            with socket.create_server(("127.0.0.1", 0)) as listener:
+                self.port = listener.getsockname()[1]
+        command = [*module_command("kctl"), "broker", "zookeeper-start", "--port", str(self.port)]
+        command += ["--data-dir", str(self.data_dir), "--stop-with", str(os.getpid())]
+        with self._output_path.open("ab") as output:
+            process = self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+            )
+
+        def is_serving() -> bool:
+            if process.poll() is not None:
+                raise BrokerFailed(f"the ZooKeeper ended with status {process.returncode}:\n{self._tail()}")
+            with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1):
+                return True
+            return False
+
+        if not wait_until(is_serving, timeout_s):
+            self.kill()
+            raise BrokerFailed(f"the ZooKeeper does not serve after {timeout_s:.0f} s:\n{self._tail()}")
+
+    def stop(self, *, timeout_s: float = STOP_TIMEOUT_S) -> None:
+        """Stop the service (SIGTERM), if it is running."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(timeout_s)
+        self.kill()
+
+    def kill(self) -> None:
+        """Kill the service (SIGKILL), if it is running."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.wait()
+
+    @property
+    def _output_path(self) -> Path:
+        return self.data_dir / "test-output.txt"
+
+    def _tail(self) -> str:
+        return _tail(self._output_path.read_text(errors="replace"))
+
+
+def wait_until(claim: Callable[[], bool], timeout_s: float) -> bool:
+    """Return True as soon as the claim holds, False if it does not within the time."""
+    deadline_s = time.monotonic() + timeout_s
+    while not claim():
+        if time.monotonic() > deadline_s:
+            return False
+        time.sleep(_POLL_S)
+    return True
+
+
+def _tail(output: str) -> str:
+    return "\n".join(output.splitlines()[-_TAIL_LINES:])

@@ -1,0 +1,1 @@
+"""Brokers and clusters as processes, for tests of other projects."""

@@ -1,0 +1,189 @@
+"""Brokers and clusters for tests in any framework: context managers, with `with` and with `async with`.
+
+    with KafkaBroker() as broker:
+        producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+
+    async with KafkaCluster(brokers=3) as cluster:
+        cluster.brokers[1].kill()
+
+Everything stops at the end of the block, and when the process that has started it ends, also if that is killed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Self
+
+from kctl.admin import AdminClient, AdminConfig
+from kctl.model import TopicPartition
+from kctl.testing.brokers.broker_process import START_TIMEOUT_S, BrokerProcess, ZooKeeperProcess, wait_until
+
+BROKERS_MAX = 100
+
+
+class _Block:
+    """Makes a context manager of `start` and `close`, which wait for processes: with asyncio in a thread."""
+
+    def start(self) -> None:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return await asyncio.to_thread(self.__enter__)
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.to_thread(self.close)
+
+
+def _folder(given: Path | str | None, temporary: tempfile.TemporaryDirectory[str] | None) -> Path:
+    return Path(temporary.name if temporary is not None else given or ".")
+
+
+class KafkaBroker(_Block, BrokerProcess):
+    """A broker with an embedded ZooKeeper; its members are those of BrokerProcess (docs/pytest-plugin.md)."""
+
+    def __init__(
+        self,
+        properties: Mapping[str, str] | None = None,
+        *,
+        data_dir: Path | str | None = None,
+        port: int | None = None,
+        secure: bool = False,
+    ) -> None:
+        """`properties` are Kafka's, by name.  Without `data_dir` a temporary folder is used and removed at the end.
+
+        Raises ValueError for a `port` beside `listeners`.
+        """
+        self._temporary = tempfile.TemporaryDirectory(prefix="kctl-broker-") if data_dir is None else None
+        super().__init__(_folder(data_dir, self._temporary), properties, port=port, secure=secure)
+
+    def start(self, *, timeout_s: float = START_TIMEOUT_S) -> None:
+        """Start the broker and return when it serves.  Raises BrokerFailed."""
+        BrokerProcess.start(self, timeout_s=timeout_s)
+
+    def close(self) -> None:
+        """Stop the broker and remove its temporary folder.  Raises BrokerFailed."""
+        try:
+            self.stop()
+        finally:
+            if self._temporary is not None:
+                self._temporary.cleanup()
+
+
+class KafkaCluster(_Block):
+    """Several brokers with one ZooKeeper, each a process: stop, kill, pause and restart any of `brokers`.
+
+    Topics have by default as many replicas as there are brokers, at most 3, so that they survive the loss of one.
+    """
+
+    def __init__(
+        self,
+        brokers: int = 3,
+        properties: Mapping[str, str] | None = None,
+        *,
+        data_dir: Path | str | None = None,
+    ) -> None:
+        """`properties` are Kafka's, by name, for all brokers.  The id of a broker is its index in `brokers`.
+
+        Raises ValueError for properties that differ between brokers.
+        """
+        if not 1 <= brokers <= BROKERS_MAX:
+            raise ValueError(f"brokers must be 1 to {BROKERS_MAX}, not {brokers}")
+        for name in ("broker.id", "listeners", "advertised.listeners", "zookeeper.connect", "log.dir", "log.dirs"):
+            if properties is not None and name in properties:
+                raise ValueError(f"{name} is set by the cluster for each broker")
+        self._temporary = tempfile.TemporaryDirectory(prefix="kctl-cluster-") if data_dir is None else None
+        folder = _folder(data_dir, self._temporary)
+        self.zookeeper = ZooKeeperProcess(folder / "zookeeper")
+        from kctl.server.process.dev_cluster import defaults_for  # noqa: PLC0415 - clusters only
+
+        shared = {**defaults_for(brokers), "group.initial.rebalance.delay.ms": "0", **(properties or {})}
+        self.brokers = tuple(
+            BrokerProcess(folder / f"broker-{number}", {**shared, "broker.id": str(number)})
+            for number in range(brokers)
+        )
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """HOST:PORT of all brokers, separated by commas, for clients."""
+        return ",".join(broker.bootstrap_servers for broker in self.brokers)
+
+    @property
+    def client_properties(self) -> dict[str, str]:
+        """Kafka's properties for a client."""
+        return {"bootstrap.servers": self.bootstrap_servers}
+
+    def start(self) -> None:
+        """Start the ZooKeeper and all brokers that do not run; return when they serve.  Raises BrokerFailed."""
+        if not self.zookeeper.is_running:
+            self.zookeeper.start()
+        stopped = [broker for broker in self.brokers if not broker.is_running]
+        for broker in stopped:
+            broker.properties["zookeeper.connect"] = self.zookeeper.address
+        with ThreadPoolExecutor(len(self.brokers)) as starters:
+            for started in [starters.submit(broker.start) for broker in stopped]:
+                started.result()
+
+    def stop(self) -> None:
+        """Stop the brokers cleanly, one after the other, and then the ZooKeeper.  Raises BrokerFailed."""
+        with ExitStack() as stops:
+            stops.callback(self.zookeeper.stop)
+            for broker in reversed(self.brokers):
+                stops.callback(broker.stop)
+
+    def close(self) -> None:
+        """Stop the cluster and remove its temporary folder.  Raises BrokerFailed."""
+        try:
+            self.stop()
+        finally:
+            if self._temporary is not None:
+                self._temporary.cleanup()
+
+    def leader(self, topic: str, partition: int) -> int:
+        """Return the broker that leads a partition, -1 if there is none.  Raises ApiError."""
+        with self._admin() as admin:
+            return admin.describe_topics([topic]).require()[topic].partitions[partition].leader
+
+    def move_leader(self, topic: str, partition: int, *, to: int) -> None:
+        """Make another replica the leader of a partition, and return when it is.
+
+        Raises ValueError if the broker has no replica of it, ApiError for a topic that does not exist, and
+        TimeoutError.
+        """
+        name = TopicPartition(topic, partition)
+        with self._admin() as admin:
+            replicas = admin.describe_topics([topic]).require()[topic].partitions[partition].replicas
+            if to not in replicas:
+                raise ValueError(f"broker {to} has no replica of {name}; its replicas are {list(replicas)}")
+            # The preferred leader is the first replica.
+            order = [to, *(replica for replica in replicas if replica != to)]
+            admin.alter_reassignments({name: order}).require()
+
+            def has_moved() -> bool:
+                if not admin.list_reassignments([name]):
+                    admin.elect_leaders([name])
+                return admin.describe_topics([topic]).require()[topic].partitions[partition].leader == to
+
+            if not wait_until(has_moved, START_TIMEOUT_S):
+                raise TimeoutError(f"broker {to} has not become the leader of {name} in {START_TIMEOUT_S:.0f} s")
+
+    def _admin(self) -> AdminClient:
+        return AdminClient(AdminConfig(bootstrap_servers=self.bootstrap_servers))
