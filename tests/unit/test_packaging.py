@@ -118,7 +118,8 @@ def test_container_runs_the_same_command_as_the_unit() -> None:
     entry = json.loads(argument_of("ENTRYPOINT"))
     command = json.loads(argument_of("CMD"))
     assert entry == ["kctl"]
-    assert command == shlex.split(unit()["ExecStart"][0])[1:]
+    assert [word for word in command if word != "--from-env"] == shlex.split(unit()["ExecStart"][0])[1:]
+    check_options([*entry, *command][1:])
     health = json.loads(argument_of("HEALTHCHECK").partition("CMD ")[2])
     assert health[0] == "kctl"
     check_options(health[1:])

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
+from kctl.commands.broker.environment import properties_of_environment
 from kctl.commands.broker.readiness import Readiness, ReadyDescriptor, ReadyFile, ServingItem
 from kctl.commands.frame.command import LocalCommand
 from kctl.commands.frame.exit_status import ExitStatus
@@ -90,6 +91,14 @@ def machine_of(service: StartOptions, processes: int | None, port_step: int | No
 
 
 ConfigFile = Annotated[str | None, typer.Option("--config", metavar="FILE", help="Kafka's server.properties.")]
+FromEnvironment = Annotated[
+    bool,
+    typer.Option(
+        "--from-env",
+        help="Read properties from environment variables as Kafka's container images do: KAFKA_LOG_DIRS is log.dirs.  "
+        "Overrides the file.",
+    ),
+]
 Overrides = Annotated[
     list[str] | None,
     typer.Option("-o", "--override", metavar="NAME=VALUE", help="Set a property; overrides the file."),
@@ -156,6 +165,7 @@ verbs = typer.Typer(add_completion=False)
         "kctl broker start",
         "kctl broker start --data-dir /srv/kafka --port 9092 -o num.partitions=3",
         "kctl broker start --secure --host kafka.example.com",
+        "KAFKA_LISTENERS=PLAINTEXT://:9092 kctl broker start --from-env",
         "kctl broker start --config server.properties --zookeeper zk1:2181,zk2:2181/kafka",
         "kctl broker start --config server.properties --data-dir /srv/kafka --processes 4",
         "kctl broker start --data-dir $(mktemp -d) --port 0 --stop-with $$ &",
@@ -167,6 +177,7 @@ def start(
     ctx: typer.Context,
     *,
     config: ConfigFile = None,
+    from_env: FromEnvironment = False,
     override: Overrides = None,
     data_dir: DataDir = None,
     port: Port = None,
@@ -233,6 +244,9 @@ def start(
     DATA_DIR/security, and writes client properties there.  Properties that are set explicitly, such as `listeners`,
     take precedence.
 
+    --from-env is for containers: a node of KRaft that is broker and controller becomes a broker with an embedded
+    ZooKeeper, and KAFKA_ADVERTISED_LISTENERS without KAFKA_LISTENERS listens on all interfaces.
+
     --processes runs several brokers as one service, because one broker uses one core.  Broker K of them, from 0, has
     broker.id + K, the ports + K, and the folder DATA_DIR/process-K.  The host name of the machine is the broker.rack of
     all, unless it is set.  A broker that ends is started again.
@@ -247,7 +261,8 @@ def start(
     folder = DataFolder(data_dir_of(data_dir))
     options = StartOptions(
         folder=folder,
-        file_properties=run.secret_properties(config) if config is not None else {},
+        file_properties=(run.secret_properties(config) if config is not None else {})
+        | (_properties_of_environment(run) if from_env else {}),
         overrides=overrides_of(
             override or [], port=None if secure else port, zookeeper=zookeeper, metrics_port=metrics_port
         ),
@@ -258,6 +273,9 @@ def start(
     )
     if host and not secure:
         raise UsageError("--host: only --secure makes a certificate")
+    if from_env and port is None and "listeners" not in options.given:
+        # In a container nobody could connect to the default, which is the loopback address.
+        raise UsageError("--from-env: set KAFKA_LISTENERS or KAFKA_ADVERTISED_LISTENERS to the addresses to listen on")
     if secure:
         options = replace(options, secure=_setup(options, processes, port_step, host or []))
     readiness = Readiness(ready_file, ready_fd)
@@ -286,6 +304,14 @@ def start(
     else:
         _run_machine(machine, on_serving=on_serving, on_warning=run.console.warn, log_stream=log_stream)
     return ExitStatus.DONE
+
+
+def _properties_of_environment(run: Invocation) -> dict[str, str]:
+    """Return the properties of KAFKA_... variables, and write remarks about them.  Raises ConfigError."""
+    found = properties_of_environment(os.environ)
+    for note in found.notes:
+        run.console.warn(f"--from-env: {note}")
+    return found.properties
 
 
 def _client_properties(secure: SecureSetup | None) -> Path | None:
