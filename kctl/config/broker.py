@@ -20,6 +20,7 @@ from kctl.config.subjects.network import NetworkProperties
 from kctl.config.subjects.quotas import QuotaProperties
 from kctl.config.subjects.replication import ReplicationProperties
 from kctl.config.subjects.sasl import SaslProperties
+from kctl.config.subjects.share_groups import ShareGroupProperties
 from kctl.config.subjects.tls import TlsProperties
 from kctl.config.subjects.transactions import TransactionProperties
 from kctl.config.subjects.versions import version_rank
@@ -39,6 +40,7 @@ class BrokerConfig(
     LogProperties,
     ReplicationProperties,
     GroupProperties,
+    ShareGroupProperties,
     TransactionProperties,
     QuotaProperties,
     MetricsProperties,
@@ -102,6 +104,8 @@ SINGLE_BROKER_PROPERTIES: Mapping[str, str] = {
     "offsets.topic.replication.factor": "1",
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
     "group.initial.rebalance.delay.ms": "200",
 }
 """Defaults of a single development broker, as in Kafka's sample server.properties.

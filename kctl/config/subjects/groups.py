@@ -9,6 +9,8 @@ from kctl.config.kinds import INT, INT_MAX, LIST, LONG, SHORT, STRING
 
 CLASSIC_PROTOCOL = "classic"
 CONSUMER_PROTOCOL = "consumer"
+SHARE_PROTOCOL = "share"
+_NEWER_PROTOCOLS = {CONSUMER_PROTOCOL, SHARE_PROTOCOL}
 _ASSIGNORS = ("uniform", "range")
 
 
@@ -46,13 +48,13 @@ class GroupProperties:
         "group.coordinator.rebalance.protocols",
         LIST,
         Rule(
-            "classic or classic,consumer",
-            lambda values: {CLASSIC_PROTOCOL} <= set(values) <= {CLASSIC_PROTOCOL, CONSUMER_PROTOCOL},
-            (CLASSIC_PROTOCOL, CONSUMER_PROTOCOL),
+            "classic, with consumer, share or both after it",
+            lambda values: {CLASSIC_PROTOCOL} <= set(values) <= {CLASSIC_PROTOCOL, *_NEWER_PROTOCOLS},
+            (CLASSIC_PROTOCOL, CONSUMER_PROTOCOL, SHARE_PROTOCOL),
         ),
         default=(CLASSIC_PROTOCOL,),
-        doc="Protocols of consumer groups. With consumer, the broker also serves groups of KIP-848, which Kafka 2.8 "
-        "does not know: all brokers of the cluster must be of kctl.",
+        doc="Protocols of groups. With consumer, the broker also serves groups of KIP-848, and with share, share groups "
+        "(KIP-932). Kafka 2.8 knows neither: all brokers of the cluster must be of kctl.",
     )
     group_consumer_session_timeout_ms: int = prop(
         "group.consumer.session.timeout.ms",

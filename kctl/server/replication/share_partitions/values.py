@@ -1,0 +1,124 @@
+"""The state of a share-partition as the share coordinator stores it, and the port to it.  Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple, Protocol
+from uuid import UUID
+
+from kctl.model import uuid_text
+
+NO_OFFSET = -1
+"""The start offset of a share-partition that no leader has determined yet; in a change, of one that stays."""
+
+
+class ShareKey(NamedTuple):
+    """A share-partition: a partition as one share group sees it."""
+
+    group_id: str
+    topic_id: UUID
+    partition: int
+
+    @property
+    def text(self) -> str:
+        """The key for FindCoordinator, whose hash selects the partition of `__share_group_state`."""
+        return f"{self.group_id}:{uuid_text(self.topic_id)}:{self.partition}"
+
+
+class DeliveryState(IntEnum):
+    """The state of a record; the values are those in the records of the share coordinator."""
+
+    AVAILABLE = 0
+    ACQUIRED = 1
+    """A member has it, until it acknowledges the record or its lock expires; never stored."""
+    ACKNOWLEDGED = 2
+    """A member has processed it."""
+    ARCHIVED = 4
+    """It is not handed out any more: it was rejected, handed out too often, or there is no record at the offset."""
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the record is never handed out again."""
+        return self in _FINAL
+
+
+_FINAL = frozenset({DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED})
+
+
+class StateBatch(NamedTuple):
+    """Offsets from first to last, inclusive, in the same state."""
+
+    first: int
+    last: int
+    state: DeliveryState
+    delivery_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredState:
+    """What the share coordinator has of a share-partition."""
+
+    state_epoch: int
+    start_offset: int
+    batches: tuple[StateBatch, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StateChange:
+    """What a leader writes: a new start offset, and the batches that have changed."""
+
+    state_epoch: int
+    leader_epoch: int
+    start_offset: int
+    batches: tuple[StateBatch, ...] = ()
+    delivery_complete_count: int = -1
+    """The offsets from the start offset on that are acknowledged or archived; -1 if unknown."""
+
+
+class ShareStates(Protocol):
+    """The share coordinators of the cluster."""
+
+    async def read(self, key: ShareKey, leader_epoch: int) -> StoredState:
+        """Return the state; from then on leaders of earlier epochs are fenced.  Raises ApiError."""
+        ...
+
+    async def write(self, key: ShareKey, change: StateChange) -> None:
+        """Return when the change is stored on all in-sync replicas.
+
+        Raises ApiError; if it is not about a fenced epoch or a missing state, the change may be stored or not.
+        """
+        ...
+
+
+def merge_batches(
+    batches: Sequence[StateBatch], changed: Sequence[StateBatch], start_offset: int
+) -> tuple[StateBatch, ...]:
+    """Return the batches after a change: ascending, disjoint, from the start offset on, equal neighbours together.
+
+    `changed` replaces what it overlaps.  Kafka: PersisterStateBatchCombiner.
+    """
+    cuts = sorted(changed)
+    parts: list[StateBatch] = list(cuts)
+    for batch in batches:
+        position = batch.first
+        for cut in cuts:
+            if cut.last < position or cut.first > batch.last:
+                continue
+            if position < cut.first:
+                parts.append(batch._replace(first=position, last=cut.first - 1))
+            position = cut.last + 1
+        if position <= batch.last:
+            parts.append(batch._replace(first=position))
+    merged: list[StateBatch] = []
+    for batch in sorted(parts):
+        if batch.last < start_offset:
+            continue
+        batch = batch._replace(first=max(batch.first, start_offset))
+        before = merged[-1] if merged else None
+        if before is not None and (before.last + 1, *before[2:]) == (batch.first, *batch[2:]):
+            merged[-1] = before._replace(last=batch.last)
+        else:
+            merged.append(batch)
+    return tuple(merged)
