@@ -99,9 +99,7 @@ class ShareStateClient:
         request = api.ReadShareGroupStateRequest(
             group_id=key.group_id, topics=[api.ReadTopic(topic_id=key.topic_id, partitions=[partition])]
         )
-        state = await self._process(
-            key, Read(leader_epoch), request, api.ReadShareGroupStateResponse, _stored_in
-        )
+        state = await self._process(key, Read(leader_epoch), request, api.ReadShareGroupStateResponse, _stored_in)
         if isinstance(state, StoredState):
             return state
         assert state is not None
@@ -178,9 +176,7 @@ class ShareStateClient:
         if count is None:
             self._topics.ensure_topic(SHARE_GROUP_STATE_TOPIC, None)
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the topic of the share coordinator is being created")
-        leader = self._leaders.leader_of(
-            TopicPartition(SHARE_GROUP_STATE_TOPIC, partition_for_key(key.text, count))
-        )
+        leader = self._leaders.leader_of(TopicPartition(SHARE_GROUP_STATE_TOPIC, partition_for_key(key.text, count)))
         if leader is None or leader < 0:
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the share coordinator has no leader")
         if leader == self._broker_id:
@@ -204,9 +200,7 @@ class ShareStateClient:
         async with self._connecting.setdefault(broker_id, asyncio.Lock()):
             connection = self._connections.get(broker_id)
             if connection is None or not connection.is_open:
-                connection = self._connections[broker_id] = await self._peers.connect(
-                    broker_id, Purpose.SHARE_STATE
-                )
+                connection = self._connections[broker_id] = await self._peers.connect(broker_id, Purpose.SHARE_STATE)
             return connection
 
 

@@ -240,7 +240,9 @@ class ShareCoordinator:
             outcome = self._append(hosted, change)
             if isinstance(outcome, asyncio.Future):
                 hosted.is_busy = True
-                outcome.add_done_callback(lambda append, change=change, done=done: self._later(hosted, change, done, append))
+                outcome.add_done_callback(
+                    lambda append, change=change, done=done: self._later(hosted, change, done, append)
+                )
             else:
                 self._appended(hosted, change, done, outcome)
 
@@ -249,9 +251,7 @@ class ShareCoordinator:
 
         def append() -> AppendOutcome | asyncio.Future[AppendOutcome]:
             batch = build_batch([state_record(hosted.key, change, self._clock.now_ms())])
-            return self._log.append(
-                index, batch, required_acks=ALL_IN_SYNC, timeout_ms=self._config.write_timeout_ms
-            )
+            return self._log.append(index, batch, required_acks=ALL_IN_SYNC, timeout_ms=self._config.write_timeout_ms)
 
         return append_or_refuse(append, f"share_partition={hosted.key.text!r} partition={index}")
 

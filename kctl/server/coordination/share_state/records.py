@@ -91,7 +91,7 @@ def decode_record(key: bytes, value: bytes | None) -> tuple[ShareKey, Change] | 
     share_key = ShareKey(named.group_id, named.topic_id, named.partition)
     if value is None:
         return share_key, Deletion()
-    cls: type[ShareSnapshotValue] | type[ShareUpdateValue] = ShareSnapshotValue if kind == _SNAPSHOT else ShareUpdateValue
+    cls: type[ShareSnapshotValue | ShareUpdateValue] = ShareSnapshotValue if kind == _SNAPSHOT else ShareUpdateValue
     version = version_of(value)
     if version not in definition_of(cls).versions:
         raise MalformedRequest(f"{cls.__name__} has version {version}")

@@ -276,7 +276,9 @@ class SharePartition:
         for span in pending:
             span.is_writing = True
         changed = [
-            StateBatch(span.first, span.last, _after(span), span.delivery_count) for span in pending if span.last >= start
+            StateBatch(span.first, span.last, _after(span), span.delivery_count)
+            for span in pending
+            if span.last >= start
         ]
         done = sum(span.size for span in self.spans if span.first >= start and _after(span).is_final)
         batches = merge_neighbours(changed)

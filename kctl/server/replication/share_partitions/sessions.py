@@ -54,7 +54,9 @@ class ShareSession:
             self.partitions.pop(partition, None)
         new = dict.fromkeys(added)
         if len(self.partitions.keys() | new.keys()) > SESSION_PARTITIONS_MAX:
-            raise ApiError(ErrorCode.INVALID_REQUEST, f"a share session has at most {SESSION_PARTITIONS_MAX} partitions")
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST, f"a share session has at most {SESSION_PARTITIONS_MAX} partitions"
+            )
         self.partitions.update(new)
 
     def rotated(self) -> list[TopicIdPartition]:
