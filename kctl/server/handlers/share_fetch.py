@@ -1,8 +1,8 @@
 """ShareFetch (key 78, versions 1-2): acquires records for a member of a share group, and takes acknowledgements.
 
 Served with `share` in group.coordinator.rebalance.protocols.  Acknowledgements come first, and are stored before the
-response.  Then records are acquired; if there are none, the response waits for max_wait_ms.  Each partition is read from
-its first available offset on, and the response has the batches with acquired records.
+response.  Then records are acquired; if there are none, the response waits for max_wait_ms.  Each partition is read
+from its first available offset on, and the response has the batches with acquired records.
 
 Version notes: 2 the acquire mode (KIP-1206), and renewals (KIP-1222), with which nothing is fetched.
 """

@@ -141,7 +141,7 @@ class Change(NamedTuple):
 
 
 class ShareGroup:
-    """The values of a group.  Attributes are read-only for other modules; `apply` and `restore` are the only changes."""
+    """The values of a group.  Attributes are read-only for other modules; `apply` and `restore` change them."""
 
     def __init__(self) -> None:
         self.epoch = GroupEpoch(FIRST_EPOCH)

@@ -44,7 +44,7 @@ SHARE_PARTITIONS_OF_GROUP_MAX = bound(
     "partitions of the topics to which a share group subscribes",
     5_000,
     "partitions",
-    on_excess="INVALID_REQUEST for the member that subscribes; further partitions are not assigned if topics have grown",
+    on_excess="INVALID_REQUEST for the member that subscribes; others are not assigned if topics have grown",
 )
 
 

@@ -110,20 +110,14 @@ class ResetOutcome:
 
 def check_share_request(group_id: str, request: ShareHeartbeat) -> None:
     """Raise ApiError(INVALID_REQUEST) if the request is wrong by itself."""
+    epoch, names = request.member_epoch, request.topic_names or ()
     _check(bool(request.member_id), "MemberId can't be empty.")
     _check(bool(group_id), "GroupId can't be empty.")
     _check(request.rack_id != "", "RackId can't be empty.")
-    _check(
-        request.member_epoch >= LEAVE_EPOCH,
-        f"MemberEpoch is {request.member_epoch}, but must be greater than or equal to -1.",
-    )
-    has_topics = bool(request.topic_names)
-    _check(not request.is_joining or has_topics, "SubscribedTopicNames must be set in first request.")
-    count = len(request.topic_names or ())
-    _check(
-        count <= SUBSCRIBED_TOPICS_MAX,
-        f"a member of a share group subscribes to at most {SUBSCRIBED_TOPICS_MAX} topics.",
-    )
+    _check(epoch >= LEAVE_EPOCH, f"MemberEpoch is {epoch}, but must be greater than or equal to -1.")
+    _check(not request.is_joining or bool(names), "SubscribedTopicNames must be set in first request.")
+    most = SUBSCRIBED_TOPICS_MAX
+    _check(len(names) <= most, f"a member of a share group subscribes to at most {most} topics.")
     for text in (request.member_id, request.rack_id):
         _check(len(text or "") <= _TEXT_MAX, f"ids and racks have at most {_TEXT_MAX} characters.")
 

@@ -16,6 +16,7 @@ import asyncio
 import logging
 from collections import deque
 from dataclasses import dataclass
+from functools import partial
 
 from kctl.config.broker import BrokerConfig
 from kctl.errors import ApiError, ErrorCode
@@ -240,9 +241,7 @@ class ShareCoordinator:
             outcome = self._append(hosted, change)
             if isinstance(outcome, asyncio.Future):
                 hosted.is_busy = True
-                outcome.add_done_callback(
-                    lambda append, change=change, done=done: self._later(hosted, change, done, append)
-                )
+                outcome.add_done_callback(partial(self._later, hosted, change, done))
             else:
                 self._appended(hosted, change, done, outcome)
 

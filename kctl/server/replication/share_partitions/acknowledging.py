@@ -55,15 +55,16 @@ def acknowledgements(batches: Iterable[tuple[int, int, Sequence[int]]], *, may_r
             raise _invalid("a batch of acknowledgements has one type, or one for each offset")
         end = last
         ends = (last,) if len(types) == 1 else range(first, last + 1)
+        begin = first
         for stop, number in zip(ends, types, strict=True):
             kind = _TYPES.get(number)
             if kind is None or (kind is AcknowledgeType.RENEW and not may_renew):
                 raise _invalid(f"{number} is not a type of acknowledgements of this request")
-            if found and found[-1].last + 1 == first and found[-1].type is kind:
+            if found and found[-1].last + 1 == begin and found[-1].type is kind:
                 found[-1] = found[-1]._replace(last=stop)
             else:
-                found.append(Acknowledgement(first, stop, kind))
-            first = stop + 1
+                found.append(Acknowledgement(begin, stop, kind))
+            begin = stop + 1
     return found
 
 

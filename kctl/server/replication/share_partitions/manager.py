@@ -1,4 +1,4 @@
-"""The share-partitions of the partitions that this broker leads: loads them, reads the log for them, writes their state.
+"""The share-partitions of partitions that this broker leads: loads them, reads the log for them, writes their state.
 
 A share-partition is loaded from the share coordinator when a member fetches it for the first time in a leader epoch,
 with which former leaders are fenced.  It is dropped when the leadership ends, and when the share coordinator refuses
@@ -39,7 +39,7 @@ SHARE_PARTITIONS_MAX = bound(
     "share-partitions of one broker: partitions, each counted for each share group that fetches it",
     10_000,
     "partitions",
-    on_excess="one without acquired records is loaded again when it is fetched; SHARE_SESSION_LIMIT_REACHED without any",
+    on_excess="one without acquired records is dropped until its next fetch; without any, SHARE_SESSION_LIMIT_REACHED",
 )
 READ_BYTES_MAX = bound(
     Subject.FETCH_SESSIONS,
@@ -68,7 +68,7 @@ _FENCED = frozenset(
 class ShareSettings:
     """What the configuration of a group says about its share-partitions."""
 
-    limits: ShareLimits = ShareLimits()
+    limits: ShareLimits = field(default_factory=ShareLimits)
     is_committed_only: bool = False
     """share.isolation.level=read_committed"""
     may_renew: bool = True
@@ -135,7 +135,7 @@ class ShareManager:
         clock: Clock,
         timer: Timer,
     ) -> None:
-        """`settings` returns those of a group; `changed` is called when records may have become available."""
+        """Take `settings` of a group, and `changed`, which is called when records may have become available."""
         self._replicas = replicas
         self._states = states
         self.settings = settings
@@ -407,7 +407,7 @@ Batches = list[tuple[LogBatch, tuple[int, int]]]
 
 
 def _read(led: Partition, offset: int, bytes_max: int, end: int, settings: ShareSettings) -> tuple[memoryview, Batches]:
-    """Return the records from the batch with the offset on, and their whole batches.  Raises ApiError, LogDirFailure."""
+    """Return the records from the batch with the offset on, and its whole batches.  Raises ApiError, LogDirFailure."""
     records = led.log.read(offset, bytes_max, max_offset=end, min_one_batch=True)
     with led.log.disk():
         data = memoryview(records.read())

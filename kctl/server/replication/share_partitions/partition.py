@@ -24,11 +24,17 @@ Owner: event loop.  Pure.  Kafka: SharePartition.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from kctl.server.replication.share_partitions.values import DeliveryState, StateBatch, StateChange, StoredState
+from kctl.server.replication.share_partitions.values import (
+    DeliveryState,
+    StateBatch,
+    StateChange,
+    StoredState,
+    merge_neighbours,
+)
 
 _AVAILABLE, _ACQUIRED, _ARCHIVED = DeliveryState.AVAILABLE, DeliveryState.ACQUIRED, DeliveryState.ARCHIVED
 
@@ -359,17 +365,6 @@ class SharePartition:
             self.start_offset = span.last + 1
             done += 1
         del self.spans[:done]
-
-
-def merge_neighbours(batches: Sequence[StateBatch]) -> tuple[StateBatch, ...]:
-    """Return ascending batches with equal neighbours together."""
-    merged: list[StateBatch] = []
-    for batch in batches:
-        if merged and (merged[-1].last + 1, *merged[-1][2:]) == (batch.first, *batch[2:]):
-            merged[-1] = merged[-1]._replace(last=batch.last)
-        else:
-            merged.append(batch)
-    return tuple(merged)
 
 
 def _first_of(span: Span) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple, Protocol
@@ -111,14 +111,16 @@ def merge_batches(
             position = cut.last + 1
         if position <= batch.last:
             parts.append(batch._replace(first=position))
+    left = (part._replace(first=max(part.first, start_offset)) for part in sorted(parts) if part.last >= start_offset)
+    return merge_neighbours(left)
+
+
+def merge_neighbours(batches: Iterable[StateBatch]) -> tuple[StateBatch, ...]:
+    """Return ascending batches with equal neighbours together."""
     merged: list[StateBatch] = []
-    for batch in sorted(parts):
-        if batch.last < start_offset:
-            continue
-        batch = batch._replace(first=max(batch.first, start_offset))
-        before = merged[-1] if merged else None
-        if before is not None and (before.last + 1, *before[2:]) == (batch.first, *batch[2:]):
-            merged[-1] = before._replace(last=batch.last)
+    for batch in batches:
+        if merged and (merged[-1].last + 1, *merged[-1][2:]) == (batch.first, *batch[2:]):
+            merged[-1] = merged[-1]._replace(last=batch.last)
         else:
             merged.append(batch)
     return tuple(merged)
