@@ -53,7 +53,7 @@ class GroupProperties:
             (CLASSIC_PROTOCOL, CONSUMER_PROTOCOL, SHARE_PROTOCOL),
         ),
         default=(CLASSIC_PROTOCOL,),
-        doc="Protocols of groups. With consumer, the broker also serves groups of KIP-848, with share those of KIP-932. "
+        doc="Protocols of groups. With consumer, the broker also serves groups of KIP-848, with share of KIP-932. "
         "Kafka 2.8 knows neither: all brokers of the cluster must be of kctl.",
     )
     group_consumer_session_timeout_ms: int = prop(

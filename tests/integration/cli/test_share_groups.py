@@ -35,10 +35,10 @@ from kctl.protocol.apis.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from tests.integration.cli.conftest import KAFKA_4
+from tests.integration.cli.conftest import KAFKA_4, WITH_NEWER_GROUPS
 from tests.peers.apache_kafka import NEWEST_BROKER, java_command
 
-pytestmark = [pytest.mark.parametrize("bootstrap", [KAFKA_4], indirect=True), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.parametrize("bootstrap", [KAFKA_4, WITH_NEWER_GROUPS], indirect=True), pytest.mark.timeout(300)]
 
 WAIT_S = 60
 GROUP = 32

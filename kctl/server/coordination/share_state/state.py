@@ -143,7 +143,9 @@ def applied(state: ShareState | None, change: Change) -> ShareState | None:
         case Update():
             if state is None or change.snapshot_epoch != state.snapshot_epoch:
                 return state  # Of another snapshot.
-            start = state.start_offset if change.start_offset == NO_OFFSET else change.start_offset
+            # A leader that does not know whether its last write was stored may send an earlier start, before which
+            # there is no state any more.
+            start = max(state.start_offset, change.start_offset)
             count = change.delivery_complete_count
             return replace(
                 state,

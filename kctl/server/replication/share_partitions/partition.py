@@ -218,7 +218,8 @@ class SharePartition:
             span.state = _ACQUIRED
             span.member_id, span.deadline_ms = member_id, now_ms + limits.lock_ms
             span.delivery_count += 1
-            span.is_changed = False
+            # A write that is under way has the state before this one.
+            span.is_changed = span.is_writing = False
             taken.append(AcquiredRange(span.first, span.last, span.delivery_count))
             if most is not None:
                 most -= span.size
