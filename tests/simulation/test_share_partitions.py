@@ -224,10 +224,8 @@ class Run:
 
     def leave(self) -> None:
         member = self.chance.choice("abc")
-        self.leader.partition.release_member(member)
-        for number in self.held.pop(member, {}):
-            # It may not have reached the member.
-            self.deliveries[number] += 0
+        self.leader.partition.release_member(member, LIMITS)
+        self.held.pop(member, None)
 
     def cut(self) -> None:
         self.log_start = max(self.log_start, self.leader.partition.start_offset - self.chance.randrange(5))

@@ -12,6 +12,7 @@ from kctl.errors import ApiError, ErrorCode
 from kctl.protocol.apis.share_acknowledge import (
     AcknowledgedPartition,
     AcknowledgedTopic,
+    LeaderIdAndEpoch,
     ShareAcknowledgeRequest,
     ShareAcknowledgeResponse,
 )
@@ -39,7 +40,9 @@ class ShareAcknowledgeHandler:
             self._service.session(key, request.share_session_epoch, (), (), context.peer)
         except ApiError as error:
             message = error.message or error.code.description
-            return ShareAcknowledgeResponse(error_code=error.code, error_message=message, responses=[])
+            return ShareAcknowledgeResponse(
+                error_code=error.code, error_message=message, responses=[], node_endpoints=[]
+            )
         requested = {
             TopicIdPartition(topic.topic_id, partition.partition_index): partition.acknowledgement_batches
             for topic in request.topics
@@ -53,11 +56,15 @@ class ShareAcknowledgeHandler:
             topic = topics.setdefault(partition.topic_id, AcknowledgedTopic(topic_id=partition.topic_id, partitions=[]))
             topic.partitions.append(
                 AcknowledgedPartition(
-                    partition_index=partition.partition, error_code=outcome.error, error_message=outcome.message
+                    partition_index=partition.partition,
+                    error_code=outcome.error,
+                    error_message=outcome.message,
+                    current_leader=LeaderIdAndEpoch(),
                 )
             )
         return ShareAcknowledgeResponse(
             error_code=ErrorCode.NONE,
             acquisition_lock_timeout_ms=self._manager.settings(key.group_id).limits.lock_ms,
             responses=list(topics.values()),
+            node_endpoints=[],
         )

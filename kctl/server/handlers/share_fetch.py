@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 from kctl.errors import ApiError, ErrorCode
 from kctl.model import TopicPartition
+from kctl.protocol.apis.share_acknowledge import LeaderIdAndEpoch
 from kctl.protocol.apis.share_fetch import (
     AcquiredRecords,
     PartitionData,
@@ -24,6 +25,7 @@ from kctl.protocol.apis.share_fetch import (
 )
 from kctl.security.acls import Operation, ResourceType
 from kctl.server.loop.slices import Slices
+from kctl.server.replication.fetching.fetch_reading import FetchKey
 from kctl.server.replication.share_partitions.manager import READ_BYTES_MAX, ShareManager
 from kctl.server.replication.share_partitions.service import Acknowledged, ShareService
 from kctl.server.replication.share_partitions.sessions import INITIAL_EPOCH, MemberKey, ShareSession, TopicIdPartition
@@ -53,7 +55,7 @@ class ShareFetchHandler:
     """Serves ShareFetch requests.  Owner: event loop."""
 
     def __init__(
-        self, service: ShareService, manager: ShareManager, purgatory: Purgatory[object], *, fetch_max_bytes: int
+        self, service: ShareService, manager: ShareManager, purgatory: Purgatory[FetchKey], *, fetch_max_bytes: int
     ) -> None:
         self._service = service
         self._manager = manager
@@ -68,7 +70,7 @@ class ShareFetchHandler:
             session = self._session(request, MemberKey(group_id, member_id), context)
         except ApiError as error:
             message = error.message or error.code.description
-            return ShareFetchResponse(error_code=error.code, error_message=message, responses=[])
+            return ShareFetchResponse(error_code=error.code, error_message=message, responses=[], node_endpoints=[])
         acknowledged = await self._acknowledge(request, MemberKey(group_id, member_id), context)
         reading = _Reading(records_left=request.max_records, bytes_left=min(request.max_bytes, self._fetch_max_bytes))
         if session is not None and not request.is_renew_ack:
@@ -190,6 +192,7 @@ class ShareFetchHandler:
             error_code=ErrorCode.NONE,
             acquisition_lock_timeout_ms=self._manager.settings(group_id).limits.lock_ms,
             responses=list(topics.values()),
+            node_endpoints=[],
         )
 
 
@@ -201,7 +204,7 @@ class _Wait:
         self._manager = manager
         self._group_id = group_id
 
-    def try_complete(self, changed: Collection[object]) -> bool:
+    def try_complete(self, changed: Collection[FetchKey]) -> bool:
         """Complete if a fetch of one of the changed partitions could return something."""
         is_ready = any(self._manager.has_more(self._group_id, tp) for tp in changed if isinstance(tp, TopicPartition))
         if is_ready:
@@ -219,6 +222,7 @@ def _result(partition: TopicIdPartition) -> PartitionData:
         partition_index=partition.partition,
         error_code=ErrorCode.NONE,
         acknowledge_error_code=ErrorCode.NONE,
+        current_leader=LeaderIdAndEpoch(),
         records=b"",
         acquired_records=[],
     )

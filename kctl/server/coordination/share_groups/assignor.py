@@ -32,7 +32,7 @@ def assign_simply(readers: Sequence[Reader], partitions: Partitions) -> dict[str
     readers = sorted(readers)
     by_topics: dict[frozenset[UUID], list[Reader]] = {}
     for reader in readers:
-        by_topics.setdefault(reader.topic_ids & partitions.keys(), []).append(reader)
+        by_topics.setdefault(reader.topic_ids.intersection(partitions), []).append(reader)
     given: dict[str, set[Place]] = {reader.member_id: set() for reader in readers}
     counts: dict[Place, int] = {}
     for topic_ids, group in by_topics.items():

@@ -234,7 +234,9 @@ class ShareManager:
         """Release what a member has and has not acknowledged."""
         for topic_partition in topic_partitions:
             hosted = self._hosted.get((group_id, topic_partition))
-            if hosted is not None and hosted.partition is not None and hosted.partition.release_member(member_id):
+            if hosted is None or hosted.partition is None:
+                continue
+            if hosted.partition.release_member(member_id, self.settings(group_id).limits):
                 self._released(hosted)
 
     def release_everywhere(self, group_id: str, member_id: str) -> None:

@@ -237,23 +237,19 @@ class SharePartition:
 
     def expire_locks(self, limits: ShareLimits, now_ms: int) -> bool:
         """Release what was acquired for too long; return whether there was any."""
-        overdue = [span for span in self.spans if span.is_locked and span.deadline_ms <= now_ms]
-        for span in overdue:
+        return self._release_all([span for span in self.spans if span.is_locked and span.deadline_ms <= now_ms], limits)
+
+    def release_member(self, member_id: str, limits: ShareLimits) -> bool:
+        """Release all that a member has and has not acknowledged; return whether there was any."""
+        return self._release_all(
+            [span for span in self.spans if span.is_locked and span.member_id == member_id], limits
+        )
+
+    def _release_all(self, held: list[Span], limits: ShareLimits) -> bool:
+        for span in held:
             _release(span, _state_after_release(span, limits))
         self._join()
         self._advance_start()
-        return bool(overdue)
-
-    def release_member(self, member_id: str) -> bool:
-        """Release all that a member has and has not acknowledged; return whether there was any.
-
-        It may not have reached the application, so that the delivery does not count.
-        """
-        held = [span for span in self.spans if span.is_locked and span.member_id == member_id]
-        for span in held:
-            _release(span, _AVAILABLE)
-            span.delivery_count -= 1
-        self._join()
         return bool(held)
 
     def move_start(self, log_start_offset: int) -> bool:
