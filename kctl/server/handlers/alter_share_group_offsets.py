@@ -36,8 +36,9 @@ class AlterShareGroupOffsetsHandler:
         results: list[TopicResult] = []
         try:
             context.check(Operation.READ, ResourceType.GROUP, request.group_id)
-            share = self._coordinator.find_share_group(request.group_id)
-            if not share.is_empty:
+            # Kafka creates a group that does not exist.
+            is_missing = self._coordinator.is_missing(request.group_id)
+            if not is_missing and not self._coordinator.find_share_group(request.group_id).is_empty:
                 raise ApiError(ErrorCode.NON_EMPTY_GROUP)
             denied = context.denied(Operation.READ, ResourceType.TOPIC, [topic.topic_name for topic in request.topics])
             for topic in request.topics:

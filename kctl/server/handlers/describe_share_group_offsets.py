@@ -82,8 +82,11 @@ class DescribeShareGroupOffsetsHandler:
         return DescribeShareGroupOffsetsResponse(groups=groups)
 
     def _wanted(self, requested: RequestedGroup, context: RequestContext) -> list[tuple[str, UUID, list[int]]]:
-        share = self._coordinator.find_share_group(requested.group_id)
-        known = {name: (topic_id, numbers) for topic_id, (name, numbers) in share.partitions.initialized.items()}
+        known: dict[str, tuple[UUID, frozenset[int]]] = {}
+        # Kafka describes a group that does not exist as one that has begun nothing.
+        if not self._coordinator.is_missing(requested.group_id):
+            share = self._coordinator.find_share_group(requested.group_id)
+            known = {name: (topic_id, numbers) for topic_id, (name, numbers) in share.partitions.initialized.items()}
         names: Iterable[tuple[str, list[int]]] = ((name, sorted(numbers)) for name, (_, numbers) in known.items())
         if requested.topics is not None:
             names = ((topic.topic_name, topic.partitions) for topic in requested.topics)

@@ -94,6 +94,7 @@ PROPERTIES = {
 APACHE = {"group.share.max.session.timeout.ms": "60000", "group.share.min.heartbeat.interval.ms": "100"}
 GROUP = 32
 """The type of a group among the resources of configurations."""
+STORED = "a start offset is stored when it is determined, and with what moves it"
 CURRENT = "current"
 """The epoch of the last response to the member."""
 
@@ -151,7 +152,8 @@ def fetch(
     **fields: Any,
 ) -> Build:
     def build(world: World) -> ShareFetchRequest:
-        numbers = dict.fromkeys((*partitions, *(acknowledged or {})))
+        answers = acknowledged or {}
+        numbers = dict.fromkeys((*partitions, *answers))
         listed = [
             FetchPartition(
                 partition_index=number, acknowledgement_batches=batches((acknowledged or {}).get(number, []))
@@ -280,15 +282,21 @@ STEPS = (
     Step("release one", acknowledge("m1", 13, (2, 2, [2]))),
     Step("renew one", acknowledge("m1", 14, (3, 3, [4]), is_renew_ack=True)),
     Step("get what was released", fetch("m1", 15, partitions=(), max_records=1, share_acquire_mode=1)),
+    Step("acknowledge with a fetch", fetch("m1", 16, {0: [(2, 4, [1, 3, 0])]}, (), max_records=1)),
     Step(
-        "acknowledge with a fetch", fetch("m1", 16, {0: [(2, 4, [1, 3, 0])]}, (), max_records=1, share_acquire_mode=1)
+        "a topic that does not exist",
+        fetch("m1", 17, partitions=(0,), topic="none", max_wait_ms=100),
+        difference="Kafka fails",
     ),
-    Step("a topic that does not exist", fetch("m1", 17, partitions=(0,), topic="none", max_wait_ms=100)),
     Step("forget it", fetch("m1", 18, partitions=(), topic="none", forgotten=(0,), max_wait_ms=0)),
     Step("a partition that does not exist", fetch("m1", 19, partitions=(7,), max_wait_ms=100)),
     Step("forget that", fetch("m1", 20, partitions=(), forgotten=(7,), max_wait_ms=0)),
-    Step("offsets with members", offsets("g", {"t": [0, 1], "u": [0], "none": [0]})),
-    Step("all offsets", offsets("g")),
+    Step(
+        "offsets with members",
+        offsets("g", {"t": [0, 1], "u": [0], "none": [0]}),
+        difference=STORED,
+    ),
+    Step("all offsets", offsets("g"), difference=STORED),
     Step("offsets of a group that does not exist", offsets("none")),
     Step("alter with members", alter("g", "t", 0, 3)),
     Step("delete offsets with members", delete_offsets("g", "t")),
@@ -348,16 +356,24 @@ STEPS = (
     Step("the first leaves again", beat("m1", -1)),
     Step("describe an empty group", describe("g")),
     Step("a classic member of an empty group", join_classic("g")),
-    Step("offsets of an empty group", offsets("g", {"t": [0, 1]})),
+    Step(
+        "offsets of an empty group",
+        offsets("g", {"t": [0, 1]}),
+        difference=STORED,
+    ),
     Step("alter", alter("g", "t", 0, 3)),
     Step("alter another topic", alter("g", "none", 0, 3)),
     Step("alter another partition", alter("g", "t", 9, 3)),
     Step("alter another group", alter("none", "t", 0, 3)),
-    Step("altered offsets", offsets("g", {"t": [0, 1]})),
+    Step("altered offsets", offsets("g", {"t": [0, 1]}), difference=STORED),
     Step("delete offsets", delete_offsets("g", "t", "none")),
     Step("deleted offsets", offsets("g", {"t": [0, 1]})),
-    Step("delete", lambda _: DeleteGroupsRequest(groups_names=["g", "none"])),
-    Step("describe a deleted group", describe("g")),
+    Step(
+        "delete",
+        lambda _: DeleteGroupsRequest(groups_names=["g", "none"]),
+        difference="Kafka fails after that",
+    ),
+    Step("describe a deleted group", describe("g"), difference="Kafka has not deleted it"),
     Step("a classic group", join_classic("c")),
     Step("join a classic group", beat("m1", 0, group_id="c")),
     Step("describe a group of another type", describe("c")),
@@ -420,7 +436,8 @@ def plain(response: Any, world: World) -> Any:
         if isinstance(value, UUID):
             return names.get(value, "?")
         if isinstance(value, TopicPartitions):
-            return {"topic": names[value.topic_id], "partitions": sorted(value.partitions)}
+            # Which ones depends on the order of Kafka's hash tables.
+            return {"topic": names[value.topic_id], "partitions": len(value.partitions)}
         if dataclasses.is_dataclass(value):
             left_out = ("throttle_time_ms", "error_message", "acknowledge_error_message", "records", "node_endpoints")
             return {
@@ -481,7 +498,9 @@ def test_fetched_records_begin_and_end_with_acquired_ones(played: Played) -> Non
 
 def read_records(folder: Path) -> Iterator[Record]:
     for segment in sorted(folder.glob("*.log")):
-        piece = cut_all(segment.read_bytes().rstrip(b"\0"), end_offset=1 << 40)
+        written = segment.read_bytes()
+        # A batch may end with a zero, for no headers; what follows are zeros of a segment that is allocated ahead.
+        piece = cut_all(written[: len(written.rstrip(b"\0")) + 1], end_offset=1 << 40)
         for header in piece.batches:
             if not header.is_control:
                 yield from iterate_records(piece.data, header)
@@ -515,20 +534,13 @@ def test_records_of_apache_kafka_are_read_and_written_again(played: Played) -> N
     assert kinds >= {Snapshot, Update}
 
 
-def test_kinds_of_records_are_those_of_apache_kafka(played: Played) -> None:
-    written = {}
+def test_records_have_the_keys_of_those_of_apache_kafka(played: Played) -> None:
+    groups, states = {}, {}
     for who, (logs, _, _) in played.items():
         keys = [group_records.decode_key(record.key or b"") for record in read_records(logs / "__consumer_offsets-0")]
-        states = [
-            decode_record(record.key or b"", record.value) for record in read_records(logs / "__share_group_state-0")
-        ]
-        written[who] = (
-            {decoded for decoded in keys if decoded is not None},
-            {
-                (decoded[0].group_id, decoded[0].partition, type(decoded[1]))
-                for decoded in states
-                if decoded is not None
-            },
-        )
-    assert written["ours"][0] == written["apache"][0]
-    assert {entry[:2] for entry in written["ours"][1]} == {entry[:2] for entry in written["apache"][1]}
+        groups[who] = {decoded for decoded in keys if decoded is not None}
+        records = read_records(logs / "__share_group_state-0")
+        changes = [decode_record(record.key or b"", record.value) for record in records]
+        states[who] = {(decoded[0].group_id, decoded[0].partition) for decoded in changes if decoded is not None}
+    assert groups["ours"] == groups["apache"]
+    assert states["ours"] == states["apache"]

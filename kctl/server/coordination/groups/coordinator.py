@@ -313,15 +313,17 @@ class GroupCoordinator:
     async def reset_share_states(self, group_id: str, offsets: Mapping[ShareKey, tuple[str, int]]) -> None:
         """Set start offsets of a share group without members; the names of the topics are beside the offsets.
 
-        Raises ApiError.
+        A group that does not exist is created, as by Kafka.  Raises ApiError.
         """
-        self.find_share_group(group_id)
+        error = self._status(group_id) or self._creation_error(group_id)
+        if error is not ErrorCode.NONE:
+            raise ApiError(error)
         topics: dict[UUID, NamedPartitions] = {}
         for key, (name, _) in offsets.items():
             before = topics.get(key.topic_id, NamedPartitions(name, frozenset()))
             topics[key.topic_id] = NamedPartitions(name, before.numbers | {key.partition})
         call: ParkedCall[ResetOutcome] = ParkedCall()
-        self._runner.run(self._groups[group_id], ResetStates(call, topics))
+        self._run_or_create(group_id, ResetStates(call, topics))
         outcome = await result_of(call.reply())
         if outcome.error is not ErrorCode.NONE:
             raise ApiError(outcome.error)
@@ -401,8 +403,6 @@ class GroupCoordinator:
         hosted = self._groups.get(group_id)
         if hosted is None:
             return ErrorCode.NONE, dict.fromkeys(partitions or (), (ErrorCode.NONE, OFFSET_OF_NOTHING))
-        if hosted.group.share is not None:
-            return ErrorCode.GROUP_ID_NOT_FOUND, {}
         if hosted.group.consumer is not None:
             error = fetch_error(hosted.group.consumer, *member)
             if error is not ErrorCode.NONE:

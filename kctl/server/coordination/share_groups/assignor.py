@@ -53,26 +53,31 @@ def _assign(
     loads = {reader.member_id: 0 for reader in readers}
     for reader in readers:
         for topic_id in sorted(reader.target):
-            for number in sorted(reader.target[topic_id]):
+            for number in sorted(reader.target[topic_id], reverse=True):
                 place = topic_id, number
                 if place in here and of_place.allows(here[place]) and of_reader.allows(loads[reader.member_id]):
                     of_place.take(here[place])
                     of_reader.take(loads[reader.member_id])
                     _give(reader.member_id, place, given, here, loads)
-    waiting = [(here[place], counts.get(place, 0), place) for place in places if of_place.allows(here[place])]
+    waiting = [
+        (here[topic_id, number], counts.get((topic_id, number), 0), topic_id, -number)
+        for topic_id, number in places
+        if of_place.allows(here[topic_id, number])
+    ]
     heapify(waiting)
     for reader in readers:
-        own: list[tuple[int, int, Place]] = []
+        own: list[tuple[int, int, UUID, int]] = []
         while waiting and of_reader.allows(loads[reader.member_id]):
             entry = heappop(waiting)
-            count, others, place = entry
+            count, others, topic_id, number = entry
+            place = topic_id, -number
             if place in given[reader.member_id]:
                 own.append(entry)
             elif of_place.allows(count):
                 of_place.take(count)
                 of_reader.take(loads[reader.member_id])
                 _give(reader.member_id, place, given, here, loads)
-                heappush(waiting, (count + 1, others, place))
+                heappush(waiting, (count + 1, others, topic_id, number))
         for entry in own:
             heappush(waiting, entry)
     for place, count in here.items():

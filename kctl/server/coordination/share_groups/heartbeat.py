@@ -119,9 +119,8 @@ def set_partitions(group: ShareGroup, partitions: StatePartitions, environment: 
 
 
 def reset(group: ShareGroup, topics: StateOfTopics, environment: Environment) -> Decision:
-    """Note that states begin anew, with the next epoch of the group as their epoch."""
+    """Note that states begin anew, with the epoch of the group as their epoch."""
     work = _Work(group, environment)
-    work.put(RecordType.GROUP, "", GroupEpoch(group.epoch.epoch + 1, group.epoch.metadata_hash))
     work.put(RecordType.PARTITIONS, "", group.partitions.with_initializing(topics))
     return work.decision
 

@@ -86,7 +86,7 @@ class StatesInitialized:
 
 @dataclass(frozen=True, slots=True)
 class ResetStates:
-    """An administrator sets start offsets: the group's epoch increases, with which former states are fenced."""
+    """An administrator sets start offsets: states begin anew with the epoch of the group, which fences former ones."""
 
     token: object
     topics: StateOfTopics

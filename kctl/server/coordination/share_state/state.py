@@ -113,7 +113,15 @@ def decide(state: ShareState | None, event: Event, now_ms: int, *, updates_max: 
                 raise ApiError(ErrorCode.FENCED_STATE_EPOCH)
             epoch = 0 if state is None else state.snapshot_epoch + 1
             return Snapshot(
-                ShareState(state_epoch, start_offset, snapshot_epoch=epoch, created_ms=now_ms, snapshot_ms=now_ms)
+                ShareState(
+                    state_epoch,
+                    start_offset,
+                    leader_epoch=0,
+                    delivery_complete_count=-1 if start_offset == NO_OFFSET else 0,
+                    snapshot_epoch=epoch,
+                    created_ms=now_ms,
+                    snapshot_ms=now_ms,
+                )
             )
         case Read(leader_epoch):
             current = _existing(state, leader_epoch, "Read")

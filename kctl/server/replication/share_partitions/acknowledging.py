@@ -47,8 +47,11 @@ def acknowledgements(batches: Iterable[tuple[int, int, Sequence[int]]], *, may_r
     found: list[Acknowledgement] = []
     end = -1
     for first, last, types in batches:
-        if first <= end or first < 0:
+        if first < end or first < 0:
             raise _invalid("the batches of acknowledgements must be ascending and may not overlap")
+        if first == end:
+            # As Kafka, which finds that when the second one is applied.
+            raise ApiError(ErrorCode.INVALID_RECORD_STATE, f"offset {first} is acknowledged twice")
         if first > last:
             raise _invalid("the last offset of a batch of acknowledgements is before its first one")
         if not types or (len(types) > 1 and len(types) != last - first + 1):

@@ -70,11 +70,16 @@ def hear_share_member(group: Group, event: ShareHeartbeat, now: Now, out: list[A
 
 def _check_new(group: Group, event: ShareHeartbeat) -> None:
     """Raise ApiError(GROUP_ID_NOT_FOUND) unless the member creates the group."""
-    is_other = group.consumer is not None or group.protocol_type is not None or group.members or group.pending_members
-    if is_other or not group.offsets.is_vacant:
+    if _is_of_another_type(group):
         raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group.group_id} is not a share group.")
     if not event.is_joining:
         raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Share group {group.group_id} not found.")
+
+
+def _is_of_another_type(group: Group) -> bool:
+    has_members = bool(group.members or group.pending_members)
+    is_typed = group.consumer is not None or group.protocol_type is not None
+    return has_members or is_typed or not group.offsets.is_vacant
 
 
 def _environment(group: Group, now: Now) -> Environment:
@@ -186,16 +191,23 @@ def store_initialized(group: Group, event: StatesInitialized, now: Now, out: lis
 
 
 def reset_states(group: Group, event: ResetStates, now: Now, out: list[Action]) -> None:
-    """Increase the epoch of a group without members, and note that states begin anew."""
+    """Note that states of a group without members begin anew; a group that does not exist is created.
+
+    The epoch of the group, with which its former states are fenced, has increased when its last member left.
+    """
     share = group.share
-    if share is None or group.state is GroupState.DEAD:
+    if group.state is GroupState.DEAD or (share is None and _is_of_another_type(group)):
         out.append(Respond(event.token, ResetOutcome(ErrorCode.GROUP_ID_NOT_FOUND)))
-    elif not share.is_empty:
+        return
+    if share is not None and not share.is_empty:
         out.append(Respond(event.token, ResetOutcome(ErrorCode.NON_EMPTY_GROUP)))
-    else:
-        decision = reset(share, event.topics, _environment(group, now))
-        outcome = ResetOutcome(ErrorCode.NONE, share.epoch.epoch)
-        _perform(group, decision, now, out, token=event.token, outcome=outcome)
+        return
+    is_created = share is None
+    if share is None:
+        share = group.share = ShareGroup()
+    decision = reset(share, event.topics, _environment(group, now))
+    outcome = ResetOutcome(ErrorCode.NONE, share.epoch.epoch)
+    _perform(group, decision, now, out, token=event.token, outcome=outcome, is_created=is_created)
 
 
 def forget_states(group: Group, event: ForgetStates, now: Now, out: list[Action]) -> None:
