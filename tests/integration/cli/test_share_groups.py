@@ -1,4 +1,4 @@
-"""Our share consumers (KIP-932) on Apache Kafka 4, beside Java's, with a member that is killed."""
+"""Our share consumers (KIP-932) on Apache Kafka 4 and on our broker, beside Java's, with a member that is killed."""
 
 from __future__ import annotations
 
@@ -38,7 +38,10 @@ from kctl.protocol.apis.incremental_alter_configs import (
 from tests.integration.cli.conftest import KAFKA_4, WITH_NEWER_GROUPS
 from tests.peers.apache_kafka import NEWEST_BROKER, java_command
 
-pytestmark = [pytest.mark.parametrize("bootstrap", [KAFKA_4, WITH_NEWER_GROUPS], indirect=True), pytest.mark.timeout(300)]
+pytestmark = [
+    pytest.mark.parametrize("bootstrap", [KAFKA_4, WITH_NEWER_GROUPS], indirect=True),
+    pytest.mark.timeout(300),
+]
 
 WAIT_S = 60
 GROUP = 32
