@@ -12,7 +12,6 @@ from kctl.errors import ApiError, ErrorCode
 from kctl.protocol.apis.share_acknowledge import (
     AcknowledgedPartition,
     AcknowledgedTopic,
-    LeaderIdAndEpoch,
     ShareAcknowledgeRequest,
     ShareAcknowledgeResponse,
 )
@@ -59,12 +58,13 @@ class ShareAcknowledgeHandler:
                     partition_index=partition.partition,
                     error_code=outcome.error,
                     error_message=outcome.message,
-                    current_leader=LeaderIdAndEpoch(),
+                    current_leader=self._service.leader(partition, outcome.error),
                 )
             )
+        leaders = [partition.current_leader for topic in topics.values() for partition in topic.partitions]
         return ShareAcknowledgeResponse(
             error_code=ErrorCode.NONE,
             acquisition_lock_timeout_ms=self._manager.settings(key.group_id).limits.lock_ms,
             responses=list(topics.values()),
-            node_endpoints=[],
+            node_endpoints=self._service.endpoints(leaders, context.listener),
         )

@@ -81,7 +81,7 @@ class ShareFetchHandler:
                 result = reading.results[partition] = _result(partition)
             result.acknowledge_error_code = outcome.error
             result.acknowledge_error_message = outcome.message
-        return self._response(group_id, reading)
+        return self._response(group_id, reading, context)
 
     def _session(self, request: ShareFetchRequest, key: MemberKey, context: RequestContext) -> ShareSession | None:
         """Return the session of the request; None if it closes the session.  Raises ApiError."""
@@ -181,18 +181,21 @@ class ShareFetchHandler:
         reading.bytes_left -= len(acquisition.records)
         reading.is_done = True
 
-    def _response(self, group_id: str, reading: _Reading) -> ShareFetchResponse:
+    def _response(self, group_id: str, reading: _Reading, context: RequestContext) -> ShareFetchResponse:
         topics: dict[object, ShareFetchableTopicResponse] = {}
         for partition, result in reading.results.items():
             topic = topics.setdefault(
                 partition.topic_id, ShareFetchableTopicResponse(topic_id=partition.topic_id, partitions=[])
             )
+            code = result.error_code or result.acknowledge_error_code
+            result.current_leader = self._service.leader(partition, code)
             topic.partitions.append(result)
+        leaders = [result.current_leader for result in reading.results.values()]
         return ShareFetchResponse(
             error_code=ErrorCode.NONE,
             acquisition_lock_timeout_ms=self._manager.settings(group_id).limits.lock_ms,
             responses=list(topics.values()),
-            node_endpoints=[],
+            node_endpoints=self._service.endpoints(leaders, context.listener),
         )
 
 

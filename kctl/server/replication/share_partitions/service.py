@@ -9,14 +9,15 @@ Owner: event loop.  Kafka: SharePartitionManager.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple, Protocol
-from uuid import UUID
+from functools import partial
+from typing import NamedTuple
 
 from kctl.errors import ApiError, ErrorCode
 from kctl.model import TopicPartition
-from kctl.protocol.apis.share_acknowledge import AcknowledgementBatch
+from kctl.protocol.apis.share_acknowledge import AcknowledgementBatch, LeaderIdAndEpoch, NodeEndpoint
 from kctl.security.acls import Operation, ResourceType
 from kctl.server.loop.slices import gather_sliced
+from kctl.server.peers.metadata import MetadataCache
 from kctl.server.replication.share_partitions.acknowledging import acknowledgements
 from kctl.server.replication.share_partitions.manager import ShareManager
 from kctl.server.replication.share_partitions.sessions import (
@@ -35,14 +36,6 @@ _IDLE_MS = 300_000
 """A session that was not used for so long makes room for a new one."""
 
 
-class TopicNames(Protocol):
-    """The topics of the cluster by id."""
-
-    def topic_name(self, topic_id: UUID) -> str | None:
-        """Return the name of the topic with this id, or None."""
-        ...
-
-
 class Acknowledged(NamedTuple):
     """The result of the acknowledgements of a partition."""
 
@@ -53,7 +46,7 @@ class Acknowledged(NamedTuple):
 class ShareService:
     """The share sessions of a broker."""
 
-    def __init__(self, manager: ShareManager, topics: TopicNames, clock: Clock, *, sessions_max: int) -> None:
+    def __init__(self, manager: ShareManager, topics: MetadataCache, clock: Clock, *, sessions_max: int) -> None:
         self._manager = manager
         self._topics = topics
         self._clock = clock
@@ -79,6 +72,8 @@ class ShareService:
         if epoch == INITIAL_EPOCH:
             self._manager.release_everywhere(*key)
             session = self._sessions.open(key, now_ms, _IDLE_MS)
+            if peer.end is not None:
+                peer.end.watch(key, partial(self._disconnected, key, session))
         else:
             session = self._sessions.resume(key, epoch, now_ms)
         if epoch == FINAL_EPOCH:
@@ -90,6 +85,11 @@ class ShareService:
         """End the session, and release what the member has not acknowledged."""
         self._sessions.close(key)
         self._manager.release_everywhere(*key)
+
+    def _disconnected(self, key: MemberKey, session: ShareSession) -> None:
+        """End the session of a connection, unless the member has opened another one."""
+        if self._sessions.has(key, session):
+            self.close(key)
 
     def name(self, partition: TopicIdPartition) -> TopicPartition | None:
         """Return the partition by name; None if there is no such topic."""
@@ -103,6 +103,28 @@ class ShareService:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
         context.check(Operation.READ, ResourceType.TOPIC, named.topic)
         return named
+
+    def leader(self, partition: TopicIdPartition, error: int) -> LeaderIdAndEpoch:
+        """Return the leader for a response with NOT_LEADER_OR_FOLLOWER; unknown for others."""
+        named = self.name(partition) if error == ErrorCode.NOT_LEADER_OR_FOLLOWER else None
+        info = None if named is None else self._topics.partition(named)
+        return (
+            LeaderIdAndEpoch()
+            if info is None
+            else LeaderIdAndEpoch(leader_id=info.leader, leader_epoch=info.leader_epoch)
+        )
+
+    def endpoints(self, leaders: Iterable[LeaderIdAndEpoch], listener: str) -> list[NodeEndpoint]:
+        """Return the addresses of leaders on the listener of the client."""
+        endpoints = []
+        for broker_id in sorted({leader.leader_id for leader in leaders}):
+            broker = self._topics.brokers.get(broker_id)
+            endpoint = None if broker is None else broker.endpoint(listener)
+            if broker is not None and endpoint is not None:
+                endpoints.append(
+                    NodeEndpoint(node_id=broker_id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
+                )
+        return endpoints
 
     async def acknowledge(
         self,

@@ -113,6 +113,10 @@ class ShareSessions:
         session.used_ms = now_ms
         return session
 
+    def has(self, key: MemberKey, session: ShareSession) -> bool:
+        """Return whether this is the present session of the member."""
+        return self._sessions.get(key) is session
+
     def close(self, key: MemberKey) -> None:
         """Forget the session."""
         self._sessions.pop(key, None)
