@@ -13,14 +13,13 @@ from typing import Any
 from kctl.config.definition import Problem, Property, properties_of
 from kctl.config.subjects.authorization import AuthorizationProperties
 from kctl.config.subjects.coordination import CoordinationProperties
-from kctl.config.subjects.groups import GroupProperties
+from kctl.config.subjects.groups import GroupProperties, ShareGroupProperties
 from kctl.config.subjects.logs import LogProperties
 from kctl.config.subjects.monitoring import MetricsProperties, RequestLogProperties
 from kctl.config.subjects.network import NetworkProperties
 from kctl.config.subjects.quotas import QuotaProperties
 from kctl.config.subjects.replication import ReplicationProperties
 from kctl.config.subjects.sasl import SaslProperties
-from kctl.config.subjects.share_groups import ShareGroupProperties
 from kctl.config.subjects.tls import TlsProperties
 from kctl.config.subjects.transactions import TransactionProperties
 from kctl.config.subjects.versions import version_rank
