@@ -15,8 +15,8 @@ from enum import IntEnum
 from kctl.config.broker import BROKER_PROPERTIES
 from kctl.config.definition import Dynamic, Property
 from kctl.config.dynamic import DYNAMIC_ONLY_PROPERTIES, ConfigView
-from kctl.config.group import GROUP_PROPERTIES
 from kctl.config.kinds import ConfigType
+from kctl.config.subjects.groups import GROUP_PROPERTIES
 from kctl.config.topic import TOPIC_PROPERTIES, topic_config_ignoring_errors
 
 _FAMILIES: Mapping[str, tuple[str, ...]] = {

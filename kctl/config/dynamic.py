@@ -13,9 +13,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from kctl.config.broker import BROKER_PROPERTIES, BrokerConfig, contradictions
 from kctl.config.config_loading import KRAFT_ONLY, parse_broker_properties
 from kctl.config.definition import Dynamic, Problem, Property, at_least, prop
-from kctl.config.group import GroupConfig, group_config
 from kctl.config.kinds import LONG, LONG_MAX
 from kctl.config.listeners import listener_problems
+from kctl.config.subjects.groups import GroupConfig, group_config
 from kctl.config.topic import TopicConfig, topic_config_ignoring_errors
 from kctl.errors import ApiError, ConfigError, ErrorCode
 from kctl.limits import Subject, bound

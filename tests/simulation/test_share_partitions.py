@@ -29,9 +29,9 @@ from kctl.server.coordination.share_state.state import (
     applied,
     decide,
 )
-from kctl.server.replication.share_partitions.acknowledging import AcknowledgeType, acknowledge, acknowledgements
-from kctl.server.replication.share_partitions.partition import LogBatch, ShareLimits, SharePartition
-from kctl.server.replication.share_partitions.values import NO_OFFSET, ShareKey, StateChange, StoredState
+from kctl.server.share_partitions.acknowledging import AcknowledgeType, acknowledge, acknowledgements
+from kctl.server.share_partitions.partition import LogBatch, ShareLimits, SharePartition
+from kctl.server.share_partitions.values import NO_OFFSET, ShareKey, StateChange, StoredState
 from tests.property.examples import share_of
 
 SEEDS = range(share_of(60))

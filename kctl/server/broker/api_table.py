@@ -91,8 +91,8 @@ from kctl.server.peers.versions import has_features
 from kctl.server.replication.fetching.plain_fetch import PlainFetchHandler
 from kctl.server.replication.fetching.replica_selector import ReplicaSelector
 from kctl.server.replication.plain_produce import PlainProduceHandler
-from kctl.server.replication.share_partitions.service import ShareService
 from kctl.server.security.authorization.access import Authorizer
+from kctl.server.share_partitions.service import ShareService
 
 Serve = Callable[[str, Handler], None]
 VERSIONS_OF_THE_CONSUMER_PROTOCOL = {

@@ -17,8 +17,8 @@ from kctl.protocol.apis.alter_share_group_offsets import (
 from kctl.security.acls import Operation, ResourceType
 from kctl.server.coordination.consumer_groups.state import ClusterTopics
 from kctl.server.coordination.groups.coordinator import GroupCoordinator
-from kctl.server.replication.share_partitions.values import ShareKey
 from kctl.server.requests.context import RequestContext
+from kctl.server.share_partitions.values import ShareKey
 
 
 class AlterShareGroupOffsetsHandler:

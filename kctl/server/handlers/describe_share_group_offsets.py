@@ -29,8 +29,8 @@ from kctl.server.coordination.share_groups.ports import GroupShareStates
 from kctl.server.coordination.share_state.state import ShareState
 from kctl.server.loop.slices import Slices
 from kctl.server.replication.replica_manager import ReplicaManager
-from kctl.server.replication.share_partitions.values import NO_OFFSET, ShareKey
 from kctl.server.requests.context import RequestContext
+from kctl.server.share_partitions.values import NO_OFFSET, ShareKey
 
 DESCRIBED_PARTITIONS_MAX = bound(
     Subject.COORDINATION,

@@ -17,8 +17,8 @@ from kctl.security.acls import Operation
 from kctl.server.coordination.share_state.coordinator import ShareCoordinator
 from kctl.server.coordination.share_state.state import Initialize
 from kctl.server.loop.slices import Slices
-from kctl.server.replication.share_partitions.values import ShareKey
 from kctl.server.requests.context import RequestContext
+from kctl.server.share_partitions.values import ShareKey
 
 _PER_SLICE = 100
 """Share-partitions of a request that are processed without a pause."""

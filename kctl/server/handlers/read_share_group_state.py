@@ -18,8 +18,8 @@ from kctl.server.coordination.share_state.client import sent_batches
 from kctl.server.coordination.share_state.coordinator import ShareCoordinator
 from kctl.server.coordination.share_state.state import Read
 from kctl.server.loop.slices import Slices
-from kctl.server.replication.share_partitions.values import NO_OFFSET, ShareKey
 from kctl.server.requests.context import RequestContext
+from kctl.server.share_partitions.values import NO_OFFSET, ShareKey
 
 _PER_SLICE = 100
 """Share-partitions of a request that are processed without a pause."""

@@ -16,10 +16,10 @@ from kctl.protocol.apis.share_acknowledge import (
     ShareAcknowledgeResponse,
 )
 from kctl.security.acls import Operation, ResourceType
-from kctl.server.replication.share_partitions.manager import ShareManager
-from kctl.server.replication.share_partitions.service import ShareService
-from kctl.server.replication.share_partitions.sessions import INITIAL_EPOCH, MemberKey, TopicIdPartition
 from kctl.server.requests.context import RequestContext
+from kctl.server.share_partitions.manager import ShareManager
+from kctl.server.share_partitions.service import ShareService
+from kctl.server.share_partitions.sessions import INITIAL_EPOCH, MemberKey, TopicIdPartition
 
 
 class ShareAcknowledgeHandler:

@@ -26,12 +26,12 @@ from kctl.protocol.apis.share_fetch import (
 from kctl.security.acls import Operation, ResourceType
 from kctl.server.loop.slices import Slices
 from kctl.server.replication.fetching.fetch_reading import FetchKey
-from kctl.server.replication.share_partitions.manager import READ_BYTES_MAX, ShareManager
-from kctl.server.replication.share_partitions.service import Acknowledged, ShareService
-from kctl.server.replication.share_partitions.sessions import INITIAL_EPOCH, MemberKey, ShareSession, TopicIdPartition
-from kctl.server.replication.share_partitions.values import ShareKey
 from kctl.server.requests.context import RequestContext
 from kctl.server.requests.purgatory import Purgatory
+from kctl.server.share_partitions.manager import READ_BYTES_MAX, ShareManager
+from kctl.server.share_partitions.service import Acknowledged, ShareService
+from kctl.server.share_partitions.sessions import INITIAL_EPOCH, MemberKey, ShareSession, TopicIdPartition
+from kctl.server.share_partitions.values import ShareKey
 
 RECORD_LIMIT = 1
 """The acquire mode in which max_records is never exceeded."""

@@ -18,8 +18,8 @@ from kctl.server.coordination.share_state.client import received_batches
 from kctl.server.coordination.share_state.coordinator import ShareCoordinator
 from kctl.server.coordination.share_state.state import Write
 from kctl.server.loop.slices import Slices
-from kctl.server.replication.share_partitions.values import ShareKey, StateChange
 from kctl.server.requests.context import RequestContext
+from kctl.server.share_partitions.values import ShareKey, StateChange
 
 _PER_SLICE = 100
 """Share-partitions of a request that are processed without a pause."""

@@ -15,9 +15,9 @@ from functools import lru_cache
 
 from kctl.config.broker import BrokerConfig
 from kctl.config.dynamic import ALTER_LOG_DIRS_RATE, ConfigView
-from kctl.config.group import GroupConfig as ConfigOfGroup
-from kctl.config.group import duration_ms
 from kctl.config.listeners import control_plane_listener, inter_broker_listener
+from kctl.config.subjects.groups import GroupConfig as ConfigOfGroup
+from kctl.config.subjects.groups import duration_ms
 from kctl.config.topic import TopicConfig
 from kctl.model import SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC, TopicPartition
 from kctl.server.cluster.configs.changes import ConfigChanges
@@ -69,8 +69,6 @@ from kctl.server.replication.logs.broker_logs import LogTasks
 from kctl.server.replication.logs.log_dir_moves import LogDirMoves
 from kctl.server.replication.logs.producer_expiry import largest_producer_id
 from kctl.server.replication.replica_manager import ReplicaManager
-from kctl.server.replication.share_partitions.manager import ShareManager, ShareSettings
-from kctl.server.replication.share_partitions.partition import ShareLimits
 from kctl.server.replication.throttles import ReplicationThrottles
 from kctl.server.requests.purgatory import Purgatory
 from kctl.server.requests.quotas.client_quotas import ClientQuotas
@@ -78,6 +76,8 @@ from kctl.server.requests.record_work import RecordWork
 from kctl.server.security.sasl.mechanisms import Secrets
 from kctl.server.security.tokens.token import TokenLifetimes
 from kctl.server.security.tokens.token_manager import TokenManager
+from kctl.server.share_partitions.manager import ShareManager, ShareSettings
+from kctl.server.share_partitions.partition import ShareLimits
 from kctl.storage.config import LogConfig
 from kctl.storage.log_manager import LogManager
 from kctl.zookeeper.operations import ZooKeeper

@@ -21,16 +21,16 @@ from kctl.server.coordination.share_state.state import (
     applied,
     decide,
 )
-from kctl.server.replication.share_partitions.acknowledging import acknowledge, acknowledgements
-from kctl.server.replication.share_partitions.partition import LogBatch, ShareLimits, SharePartition
-from kctl.server.replication.share_partitions.sessions import (
+from kctl.server.share_partitions.acknowledging import acknowledge, acknowledgements
+from kctl.server.share_partitions.partition import LogBatch, ShareLimits, SharePartition
+from kctl.server.share_partitions.sessions import (
     SESSION_PARTITIONS_MAX,
     MemberKey,
     ShareSession,
     ShareSessions,
     TopicIdPartition,
 )
-from kctl.server.replication.share_partitions.values import DeliveryState, StateBatch, StateChange, StoredState
+from kctl.server.share_partitions.values import DeliveryState, StateBatch, StateChange, StoredState
 
 KEY = MemberKey("g", "m")
 LIMITS = ShareLimits(delivery_count_max=2, in_flight_max=100, lock_ms=1_000)

@@ -12,8 +12,7 @@ from collections.abc import Mapping
 from kctl.config.broker import BROKER_PROPERTIES
 from kctl.config.definition import Property
 from kctl.config.dynamic import ConfigView
-from kctl.config.group import GROUP_PROPERTIES, check_group_overrides
-from kctl.config.subjects.groups import SHARE_PROTOCOL
+from kctl.config.subjects.groups import GROUP_PROPERTIES, SHARE_PROTOCOL, check_group_overrides
 from kctl.config.topic import TOPIC_PROPERTIES
 from kctl.errors import ApiError, ErrorCode, NoNodeError
 from kctl.limits import CONFIG_PROPERTIES_MAX, Subject, bound

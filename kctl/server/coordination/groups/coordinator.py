@@ -70,7 +70,7 @@ from kctl.server.coordination.share_groups.requests import (
     check_share_request,
 )
 from kctl.server.loop.slices import pause, sliced, sliced_batches
-from kctl.server.replication.share_partitions.values import ShareKey
+from kctl.server.share_partitions.values import ShareKey
 from kctl.system.environment import Clock, Random, Timer
 
 MEMBER_ID_PREFIX_BYTES_MAX = bound(

@@ -75,7 +75,7 @@ from kctl.server.coordination.share_groups.group import NamedPartitions
 from kctl.server.coordination.share_groups.ports import GroupShareStates, NoShareStates, share_keys
 from kctl.server.coordination.share_groups.requests import ShareHeartbeat, StatesInitialized
 from kctl.server.loop.slices import run_steps, sliced_batches
-from kctl.server.replication.share_partitions.values import NO_OFFSET
+from kctl.server.share_partitions.values import NO_OFFSET
 from kctl.system.environment import Clock, Timer, TimerTask
 
 log = logging.getLogger(__name__)

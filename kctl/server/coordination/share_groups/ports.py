@@ -8,7 +8,7 @@ from typing import Protocol
 from kctl.errors import ApiError, ErrorCode
 from kctl.server.coordination.share_groups.requests import StateOfTopics
 from kctl.server.coordination.share_state.state import ShareState
-from kctl.server.replication.share_partitions.values import ShareKey
+from kctl.server.share_partitions.values import ShareKey
 
 
 class GroupShareStates(Protocol):

@@ -36,7 +36,7 @@ from kctl.server.coordination.share_state.state import (
 )
 from kctl.server.coordination.transactions.ports import PartitionLeaders, Peers
 from kctl.server.peers.connections import Purpose
-from kctl.server.replication.share_partitions.values import (
+from kctl.server.share_partitions.values import (
     DeliveryState,
     ShareKey,
     StateBatch,

@@ -39,7 +39,7 @@ from kctl.server.coordination.share_state.state import (
     check_reader,
     decide,
 )
-from kctl.server.replication.share_partitions.values import ShareKey
+from kctl.server.share_partitions.values import ShareKey
 from kctl.system.environment import Clock, Timer
 
 SHARE_STATES_MAX = bound(

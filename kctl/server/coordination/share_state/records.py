@@ -22,7 +22,7 @@ from kctl.records.internal.newer_group_records import StateBatch as RecordedBatc
 from kctl.records.internal.topics import UnknownKey
 from kctl.server.coordination.replay import pass_over
 from kctl.server.coordination.share_state.state import Change, Deletion, ShareState, Snapshot, Update, applied
-from kctl.server.replication.share_partitions.values import DeliveryState, ShareKey, StateBatch
+from kctl.server.share_partitions.values import DeliveryState, ShareKey, StateBatch
 
 _SNAPSHOT, _UPDATE = 0, 1
 _TYPE_BYTES = 2

@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 from kctl.errors import ApiError, ErrorCode
 from kctl.limits import Subject, bound
-from kctl.server.replication.share_partitions.values import NO_OFFSET, StateBatch, StateChange, merge_batches
+from kctl.server.share_partitions.values import NO_OFFSET, StateBatch, StateChange, merge_batches
 
 NO_EPOCH = -1
 STATE_BATCHES_MAX = bound(

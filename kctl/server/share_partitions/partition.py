@@ -28,7 +28,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from kctl.server.replication.share_partitions.values import (
+from kctl.server.share_partitions.values import (
     DeliveryState,
     StateBatch,
     StateChange,

@@ -23,9 +23,9 @@ from kctl.records.batch import iterate_batches
 from kctl.records.header import CorruptBatch
 from kctl.server.replication.partition import Partition
 from kctl.server.replication.replica_manager import ReplicaManager
-from kctl.server.replication.share_partitions.acknowledging import Acknowledgement, acknowledge
-from kctl.server.replication.share_partitions.partition import AcquiredRange, LogBatch, ShareLimits, SharePartition
-from kctl.server.replication.share_partitions.values import (
+from kctl.server.share_partitions.acknowledging import Acknowledgement, acknowledge
+from kctl.server.share_partitions.partition import AcquiredRange, LogBatch, ShareLimits, SharePartition
+from kctl.server.share_partitions.values import (
     NO_OFFSET,
     ShareKey,
     ShareStates,

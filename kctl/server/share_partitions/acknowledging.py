@@ -12,8 +12,8 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from kctl.errors import ApiError, ErrorCode
-from kctl.server.replication.share_partitions.partition import ShareLimits, SharePartition
-from kctl.server.replication.share_partitions.values import DeliveryState
+from kctl.server.share_partitions.partition import ShareLimits, SharePartition
+from kctl.server.share_partitions.values import DeliveryState
 
 
 class AcknowledgeType(IntEnum):

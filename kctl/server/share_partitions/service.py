@@ -18,9 +18,10 @@ from kctl.protocol.apis.share_acknowledge import AcknowledgementBatch, LeaderIdA
 from kctl.security.acls import Operation, ResourceType
 from kctl.server.loop.slices import gather_sliced
 from kctl.server.peers.metadata import MetadataCache
-from kctl.server.replication.share_partitions.acknowledging import acknowledgements
-from kctl.server.replication.share_partitions.manager import ShareManager
-from kctl.server.replication.share_partitions.sessions import (
+from kctl.server.requests.context import Peer, RequestContext
+from kctl.server.share_partitions.acknowledging import acknowledgements
+from kctl.server.share_partitions.manager import ShareManager
+from kctl.server.share_partitions.sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
     MemberKey,
@@ -28,8 +29,7 @@ from kctl.server.replication.share_partitions.sessions import (
     ShareSessions,
     TopicIdPartition,
 )
-from kctl.server.replication.share_partitions.values import ShareKey
-from kctl.server.requests.context import Peer, RequestContext
+from kctl.server.share_partitions.values import ShareKey
 from kctl.system.environment import Clock
 
 _IDLE_MS = 300_000
