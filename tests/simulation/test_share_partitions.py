@@ -182,7 +182,7 @@ class Run:
         self.leader.staged.append({number: kind for number, kind in kinds.items() if kind is not RENEW})
 
     def is_accepted(self, member: str, wanted: list[Acknowledgement]) -> bool:
-        """Whether the leader accepts the acknowledgements: the locks may have expired, or be those of another leader."""
+        """Whether the leader accepts the acknowledgements: the locks may have expired, or be of another leader."""
         try:
             acknowledge(self.leader.partition, member, wanted, LIMITS, self.now_ms)
         except ApiError:

@@ -228,7 +228,7 @@ class ShareManager:
         stored: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
         hosted.staged.append(stored)
         self._flush(hosted)
-        return await stored
+        return await stored  # Also if the share-partition is dropped meanwhile.
 
     def release(self, group_id: str, member_id: str, topic_partitions: Iterable[TopicPartition]) -> None:
         """Release what a member has and has not acknowledged."""
@@ -243,6 +243,12 @@ class ShareManager:
         """Release what a member has of any partition."""
         names = [tp for group, tp in self._hosted if group == group_id]
         self.release(group_id, member_id, names)
+
+    def forget_group(self, group_id: str) -> None:
+        """Drop what has no locks of a group that does not fetch here any more: its offsets may be set anew."""
+        for hosted in [hosted for (group, _), hosted in self._hosted.items() if group == group_id]:
+            if hosted.is_idle:
+                self._drop(hosted, ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
 
     async def close(self) -> None:
         """Stop; acknowledgements that are not stored get an error."""

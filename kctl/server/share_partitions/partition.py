@@ -126,6 +126,8 @@ class SharePartition:
         """The offset after the window: the first one that was never handed out."""
         self.spans: list[Span] = []
         self.is_writing = False
+        self._summary: tuple[int | None, int] | None = None
+        """The first available offset, and the number in flight: each append of a producer asks for them."""
         self._stored_start = stored.start_offset
         self._written_start = stored.start_offset
         for batch in stored.batches:
@@ -141,14 +143,20 @@ class SharePartition:
     @property
     def in_flight(self) -> int:
         """The number of offsets in the window that are not done."""
-        return sum(span.size for span in self.spans if not span.state.is_final)
+        return self._summarize()[1]
 
     def next_offset(self, limits: ShareLimits) -> int | None:
         """Return the first offset that may be acquired; None while too many records are in flight."""
-        free = next((span.first for span in self.spans if span.is_free), None)
+        free, in_flight = self._summarize()
         if free is not None:
             return free
-        return self.end_offset if self.in_flight < limits.in_flight_max else None
+        return self.end_offset if in_flight < limits.in_flight_max else None
+
+    def _summarize(self) -> tuple[int | None, int]:
+        if self._summary is None:
+            free = next((span.first for span in self.spans if span.is_free), None)
+            self._summary = free, sum(span.size for span in self.spans if not span.state.is_final)
+        return self._summary
 
     def next_deadline_ms(self) -> int | None:
         """Return when the next lock expires; None without locks."""
@@ -354,7 +362,8 @@ class SharePartition:
         self.spans = joined
 
     def _advance_start(self) -> None:
-        """Move the start over what is done, and stored if it was acknowledged."""
+        """Move the start over what is done, and stored if it was acknowledged.  Ends each change of states."""
+        self._summary = None
         done = 0
         for span in self.spans:
             if not span.state.is_final or span.is_writing:

@@ -85,6 +85,8 @@ class ShareService:
         """End the session, and release what the member has not acknowledged."""
         self._sessions.close(key)
         self._manager.release_everywhere(*key)
+        if not self._sessions.has_group(key.group_id):
+            self._manager.forget_group(key.group_id)
 
     def _disconnected(self, key: MemberKey, session: ShareSession) -> None:
         """End the session of a connection, unless the member has opened another one."""

@@ -117,6 +117,10 @@ class ShareSessions:
         """Return whether this is the present session of the member."""
         return self._sessions.get(key) is session
 
+    def has_group(self, group_id: str) -> bool:
+        """Return whether a member of the group has a session."""
+        return any(key.group_id == group_id for key in self._sessions)
+
     def close(self, key: MemberKey) -> None:
         """Forget the session."""
         self._sessions.pop(key, None)

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from kctl.admin.groups.offsets import alter_share_offsets
 from kctl.client import (
     AcknowledgeType,
     AsyncProducer,
@@ -208,6 +209,24 @@ def test_records_are_accepted_released_rejected_and_renewed(bootstrap: str, topi
             last.wakeup()
             with pytest.raises(WokenUp):
                 await last.poll(60_000)
+
+    asyncio.run(run())
+
+
+def test_members_begin_again_where_an_administrator_sets_the_offset(bootstrap: str, topic: str) -> None:
+    async def run() -> None:
+        await begin_at_the_first_record(bootstrap, topic)
+        await write(bootstrap, topic, range(6), partition=0)
+        async with AsyncShareConsumer(config(bootstrap, topic)) as consumer:
+            await consumer.subscribe([topic])
+            assert [record.offset for record in await some_of(consumer, 6)] == [*range(6)]
+            assert await consumer.commit() == {TopicPartition(topic, 0): None}
+        async with ClusterClient(config(bootstrap, topic).client_settings(), AsyncioTransport()) as client:
+            await alter_share_offsets(client, topic, {TopicPartition(topic, 0): 4})
+        async with AsyncShareConsumer(config(bootstrap, topic)) as consumer:
+            await consumer.subscribe([topic])
+            again = await some_of(consumer, 2)
+            assert [(record.offset, record.delivery_count) for record in again] == [(4, 1), (5, 1)]
 
     asyncio.run(run())
 
