@@ -65,12 +65,16 @@ class CoordinatorLog(Protocol):
         """Return all valid batches from the start of the log to its end, some MB at a time.  Raises KctlError."""
         ...
 
-    def cut(self, partition: int, offset: int) -> None:
-        """Delete the records before the offset, as far as they are replicated."""
-        ...
-
     async def until_replicated(self, partition: int) -> None:
         """Return when the high watermark has reached the current end of the log.  Raises KctlError."""
+        ...
+
+
+class PrunedLog(CoordinatorLog, Protocol):
+    """The internal topic of a coordinator that deletes records which it does not need any more."""
+
+    def cut(self, partition: int, offset: int) -> None:
+        """Delete the records before the offset, as far as they are replicated."""
         ...
 
 

@@ -108,6 +108,8 @@ class HostedSharePartition:
     write: asyncio.Task[None] | None = None
     timer: TimerTask | None = None
     timer_due_ms: int = 0
+    is_leaving: bool = False
+    """No member of the group has a session here: it is dropped when nothing would be lost."""
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -167,6 +169,7 @@ class ShareManager:
             hosted = HostedSharePartition(key, led, led.leader_epoch)
             self._hosted[key.group_id, topic_partition] = hosted
             hosted.loading = self._start(self._load(hosted))
+        hosted.is_leaving = False
         if hosted.loading is not None:
             await asyncio.wait([hosted.loading])
         if hosted.error is not None:
@@ -247,8 +250,12 @@ class ShareManager:
     def forget_group(self, group_id: str) -> None:
         """Drop what has no locks of a group that does not fetch here any more: its offsets may be set anew."""
         for hosted in [hosted for (group, _), hosted in self._hosted.items() if group == group_id]:
-            if hosted.is_idle:
-                self._drop(hosted, ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+            hosted.is_leaving = True
+            self._leave(hosted)
+
+    def _leave(self, hosted: HostedSharePartition) -> None:
+        if hosted.is_leaving and hosted.is_idle:
+            self._drop(hosted, ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
 
     async def close(self) -> None:
         """Stop; acknowledgements that are not stored get an error."""
@@ -355,6 +362,7 @@ class ShareManager:
     def _released(self, hosted: HostedSharePartition) -> None:
         self._flush(hosted)
         self._schedule(hosted)
+        self._leave(hosted)
         self._changed(hosted.topic_partition)
 
     def _schedule(self, hosted: HostedSharePartition, within_ms: int | None = None) -> None:

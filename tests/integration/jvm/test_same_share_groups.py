@@ -69,7 +69,7 @@ from kctl.records.batch import iterate_records
 from kctl.records.header import Record
 from kctl.records.salvage import cut_all
 from kctl.server.coordination.share_groups import records as group_records
-from kctl.server.coordination.share_groups.group import RecordType
+from kctl.server.coordination.share_groups.group import Change, RecordType
 from kctl.server.coordination.share_state.records import decode_record, state_record
 from kctl.server.coordination.share_state.state import Snapshot, Update
 from tests.integration.clients.confluent import Confluent
@@ -126,7 +126,7 @@ def beat(member_id: str, epoch: int | str, **fields: Any) -> Build:
         if epoch == 0:
             fields.setdefault("subscribed_topic_names", ["t"])
         known = world.epochs.get(member_id, 0)
-        number = known if epoch == CURRENT else epoch
+        number = known if isinstance(epoch, str) else epoch
         return ShareGroupHeartbeatRequest(**{"group_id": "g"} | fields, member_id=member_id, member_epoch=number)
 
     return build
@@ -161,7 +161,13 @@ def fetch(
             for number in numbers
         ]
         ids = world.ids | {"none": UUID(int=1 << 100)}
-        settings = {"group_id": "g", "max_wait_ms": 3_000, "min_bytes": 1, "max_records": 500, "batch_size": 500}
+        settings: dict[str, Any] = {
+            "group_id": "g",
+            "max_wait_ms": 3_000,
+            "min_bytes": 1,
+            "max_records": 500,
+            "batch_size": 500,
+        }
         return ShareFetchRequest(
             **settings | fields,
             member_id=member_id,
@@ -518,7 +524,7 @@ def test_records_of_apache_kafka_are_read_and_written_again(played: Played) -> N
         assert group_records.encode_key(group_id, key) == record.key
         if record.value is not None:
             value = group_records.decode_value(key.type, record.value)
-            encoded = group_records.encode_value(group_records.Change(key, value))
+            encoded = group_records.encode_value(Change(key, value))
             # Kafka lists topics in the order of its hash tables.
             assert encoded is not None
             assert sorted(encoded) == sorted(record.value)

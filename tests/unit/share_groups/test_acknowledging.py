@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from uuid import UUID
 
 import pytest
@@ -43,7 +44,7 @@ def refused(work: Callable[[], object]) -> ErrorCode:
 
 
 def test_batches_of_a_request_are_checked() -> None:
-    for batches in (
+    wrong: list[list[tuple[int, int, list[int]]]] = [
         [(3, 4, [1]), (1, 2, [1])],
         [(3, 2, [1])],
         [(-1, 2, [1])],
@@ -52,8 +53,9 @@ def test_batches_of_a_request_are_checked() -> None:
         [(0, 0, [5])],
         [(0, 0, [-1])],
         [(0, 0, [4])],
-    ):
-        assert refused(lambda batches=batches: acknowledgements(batches, may_renew=False)) is ErrorCode.INVALID_REQUEST
+    ]
+    for batches in wrong:
+        assert refused(partial(acknowledgements, batches, may_renew=False)) is ErrorCode.INVALID_REQUEST
     twice = [(0, 2, [1]), (2, 3, [1])]
     assert refused(lambda: acknowledgements(twice, may_renew=False)) is ErrorCode.INVALID_RECORD_STATE
     assert [part[:2] for part in acknowledgements([(0, 3, [1, 1, 2, 1]), (4, 5, [1])], may_renew=False)] == [
@@ -148,7 +150,7 @@ def test_states_are_fenced_and_bounded() -> None:
     batches = [StateBatch(number, number, DeliveryState.ACKNOWLEDGED, 1) for number in range(STATE_BATCHES_MAX + 1)]
     for wrong in (batches, batches[:1] * 2, [StateBatch(2, 1, DeliveryState.AVAILABLE, 1)]):
         written = StateChange(1, 2, 5, tuple(wrong))
-        assert refused(lambda written=written: process(state, Write(written))) is ErrorCode.INVALID_REQUEST
+        assert refused(partial(process, state, Write(written))) is ErrorCode.INVALID_REQUEST
     update = process(state, Write(change))
     assert isinstance(update, Update)
     after = applied(state, update)

@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from uuid import UUID
 
+from kctl.server.coordination.consumer_groups.state import Partitions
 from kctl.server.coordination.share_groups.assignor import Reader, assign_simply
 
 TOPICS = [UUID(int=number) for number in range(1, 5)]
@@ -45,11 +46,11 @@ def test_members_with_one_subscription_are_balanced_and_keep_what_they_have() ->
             assert after <= before or before <= after
 
 
-def _flat(target: object) -> set[tuple[UUID, int]]:
-    return {(topic, number) for topic, numbers in target.items() for number in numbers}  # type: ignore[attr-defined]
+def _flat(target: Partitions) -> set[tuple[UUID, int]]:
+    return {(topic, number) for topic, numbers in target.items() for number in numbers}
 
 
-def _assert_balanced(targets: dict[str, object]) -> None:
+def _assert_balanced(targets: dict[str, Partitions]) -> None:
     loads = [len(_flat(target)) for target in targets.values()]
     shared = Counter(place for target in targets.values() for place in _flat(target)).values()
     assert max(loads) - min(loads) <= 1

@@ -183,7 +183,7 @@ class InternalLog:
             raise failure from error
 
     def cut(self, partition: int, offset: int) -> None:
-        """Delete the records before the offset; see coordinators.ports.CoordinatorLog.cut."""
+        """Delete the records before the offset; see coordinators.ports.PrunedLog.cut."""
         with contextlib.suppress(ApiError, LogDirFailure):
             led = self._replicas.partition(self._topic, partition)
             led.check_leader()

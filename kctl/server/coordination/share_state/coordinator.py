@@ -25,7 +25,7 @@ from kctl.model import SHARE_GROUP_STATE_TOPIC, TopicPartition
 from kctl.records.build import build_batch
 from kctl.server.coordination.hosted import HostedObjects, PeriodicChecks, Turns
 from kctl.server.coordination.partitions import CoordinatorPartitions, LedPartition, play_back
-from kctl.server.coordination.ports import ALL_IN_SYNC, AppendOutcome, CoordinatorLog, outcome_of
+from kctl.server.coordination.ports import ALL_IN_SYNC, AppendOutcome, PrunedLog, outcome_of
 from kctl.server.coordination.replay import transaction_error
 from kctl.server.coordination.replies import append_or_refuse
 from kctl.server.coordination.share_state.records import SharePlayback, state_record
@@ -111,7 +111,7 @@ class ShareCoordinator:
     kind = "share_partitions"
 
     def __init__(
-        self, broker_id: int, *, config: ShareCoordinatorConfig, state_log: CoordinatorLog, clock: Clock, timer: Timer
+        self, broker_id: int, *, config: ShareCoordinatorConfig, state_log: PrunedLog, clock: Clock, timer: Timer
     ) -> None:
         self._config = config
         self._log = state_log
