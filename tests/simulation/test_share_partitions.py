@@ -102,6 +102,7 @@ class Run:
         self.leader_epoch = 0
         self.leader = self.elect()
         self.former: list[Leader] = []
+        self.late: list[StateChange] = []
         self.held: dict[str, dict[int, int]] = {}
         """The records of each member, with their locks' ends."""
         self.deliveries: Counter[int] = Counter()
@@ -197,8 +198,10 @@ class Run:
             if leader.write is not None:
                 leader.writing, leader.staged = leader.staged, []
             return
-        outcome = self.chance.choice(["stored"] * 8 + ["refused", "unknown"])
-        if outcome != "refused":
+        outcome = self.chance.choice(["stored"] * 7 + ["refused", "unknown", "late"])
+        if outcome == "late":
+            self.late.append(leader.write)
+        elif outcome != "refused":
             self.coordinator.process(Write(leader.write))
         self.end_write(leader, is_stored=outcome == "stored")
 
@@ -211,7 +214,11 @@ class Run:
         leader.writing = []
 
     def late_write(self) -> None:
-        """A write of a former leader arrives, and is refused."""
+        """A write that has failed for its leader arrives after later ones; that of a former leader is refused."""
+        if self.late:
+            change = self.late.pop()
+            if change.leader_epoch == self.leader_epoch:
+                self.coordinator.process(Write(change))
         if not self.former:
             return
         leader = self.former.pop()

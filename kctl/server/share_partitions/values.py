@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import pairwise
+from operator import attrgetter
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
@@ -97,22 +100,28 @@ def merge_batches(
 ) -> tuple[StateBatch, ...]:
     """Return the batches after a change: ascending, disjoint, from the start offset on, equal neighbours together.
 
-    `changed` replaces what it overlaps.  Kafka: PersisterStateBatchCombiner.
+    Where both have an offset, the larger delivery count decides, and for the same count the state that is final: a
+    write that arrives late does not undo one that came after it.  Kafka: PersisterStateBatchCombiner.
     """
-    cuts = sorted(changed)
-    parts: list[StateBatch] = list(cuts)
-    for batch in batches:
-        position = batch.first
-        for cut in cuts:
-            if cut.last < position or cut.first > batch.last:
-                continue
-            if position < cut.first:
-                parts.append(batch._replace(first=position, last=cut.first - 1))
-            position = cut.last + 1
-        if position <= batch.last:
-            parts.append(batch._replace(first=position))
-    left = (part._replace(first=max(part.first, start_offset)) for part in sorted(parts) if part.last >= start_offset)
-    return merge_neighbours(left)
+    old, new = sorted(batches), sorted(changed)
+    ends = {end for batch in (*old, *new) for end in (batch.first, batch.last + 1)} | {start_offset}
+    borders = sorted(end for end in ends if end >= start_offset)
+    parts: list[StateBatch] = []
+    for first, after in pairwise(borders):
+        kept = max(filter(None, (_covering(old, first), _covering(new, first))), key=_rank, default=None)
+        if kept is not None:
+            parts.append(kept._replace(first=first, last=after - 1))
+    return merge_neighbours(parts)
+
+
+def _covering(batches: Sequence[StateBatch], offset: int) -> StateBatch | None:
+    """Return the batch that has the offset."""
+    index = bisect_right(batches, offset, key=attrgetter("first")) - 1
+    return batches[index] if index >= 0 and batches[index].last >= offset else None
+
+
+def _rank(batch: StateBatch) -> tuple[int, int]:
+    return batch.delivery_count, batch.state
 
 
 def merge_neighbours(batches: Iterable[StateBatch]) -> tuple[StateBatch, ...]:

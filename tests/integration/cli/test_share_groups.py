@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import confluent_kafka
 import pytest
 
 from kctl.admin.groups.offsets import alter_share_offsets
@@ -227,6 +228,33 @@ def test_members_begin_again_where_an_administrator_sets_the_offset(bootstrap: s
             await consumer.subscribe([topic])
             again = await some_of(consumer, 2)
             assert [(record.offset, record.delivery_count) for record in again] == [(4, 1), (5, 1)]
+
+    asyncio.run(run())
+
+
+def test_records_of_aborted_transactions_are_not_handed_out(bootstrap: str, topic: str) -> None:
+    async def run() -> None:
+        await begin_at_the_first_record(bootstrap, topic, **{"share.isolation.level": "read_committed"})
+        producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "transactional.id": topic})
+        producer.init_transactions(WAIT_S)
+        for number in range(6):
+            producer.begin_transaction()
+            producer.produce(topic, b"%d" % number, partition=0)
+            producer.flush(WAIT_S)
+            if number % 2:
+                producer.abort_transaction(WAIT_S)
+            else:
+                producer.commit_transaction(WAIT_S)
+        async with AsyncShareConsumer(config(bootstrap, topic)) as consumer:
+            await consumer.subscribe([topic])
+            assert [record.value for record in await some_of(consumer, 3)] == [b"0", b"2", b"4"]
+            assert await consumer.commit() == {TopicPartition(topic, 0): None}
+            producer.begin_transaction()
+            producer.produce(topic, b"open", partition=0)
+            producer.flush(WAIT_S)
+            assert await consumer.poll(500) == []
+            producer.commit_transaction(WAIT_S)
+            assert [record.value for record in await some_of(consumer, 1)] == [b"open"]
 
     asyncio.run(run())
 
