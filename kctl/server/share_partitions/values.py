@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from itertools import pairwise
-from operator import attrgetter
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from kctl.model import uuid_text
 
+_END = 1 << 63
 NO_OFFSET = -1
 """The start offset of a share-partition that no leader has determined yet; in a change, of one that stays."""
 
@@ -103,25 +101,43 @@ def merge_batches(
     Where both have an offset, the larger delivery count decides, and for the same count the state that is final: a
     write that arrives late does not undo one that came after it.  Kafka: PersisterStateBatchCombiner.
     """
-    old, new = sorted(batches), sorted(changed)
-    ends = {end for batch in (*old, *new) for end in (batch.first, batch.last + 1)} | {start_offset}
-    borders = sorted(end for end in ends if end >= start_offset)
+    old, new = _Sweep(batches), _Sweep(changed)
     parts: list[StateBatch] = []
-    for first, after in pairwise(borders):
-        kept = max(filter(None, (_covering(old, first), _covering(new, first))), key=_rank, default=None)
+    position = start_offset
+    while (following := min(old.next_border(position), new.next_border(position))) < _END:
+        kept, other = old.covering(position), new.covering(position)
+        if kept is None or (other is not None and (other[3], other[2]) >= (kept[3], kept[2])):
+            kept = other
         if kept is not None:
-            parts.append(kept._replace(first=first, last=after - 1))
+            parts.append(StateBatch(position, following - 1, kept.state, kept.delivery_count))
+        position = following
     return merge_neighbours(parts)
 
 
-def _covering(batches: Sequence[StateBatch], offset: int) -> StateBatch | None:
-    """Return the batch that has the offset."""
-    index = bisect_right(batches, offset, key=attrgetter("first")) - 1
-    return batches[index] if index >= 0 and batches[index].last >= offset else None
+class _Sweep:
+    """Batches that are passed over with ascending offsets."""
 
+    def __init__(self, batches: Iterable[StateBatch]) -> None:
+        self._batches = sorted(batches)
+        self._index = 0
 
-def _rank(batch: StateBatch) -> tuple[int, int]:
-    return batch.delivery_count, batch.state
+    def covering(self, offset: int) -> StateBatch | None:
+        """Return the batch that has the offset."""
+        index = self._index
+        if index < len(self._batches) and self._batches[index].first <= offset:
+            return self._batches[index]
+        return None
+
+    def next_border(self, offset: int) -> int:
+        """Return the next offset after this one at which a batch begins or has ended; _END without one."""
+        batches, index = self._batches, self._index
+        while index < len(batches) and batches[index].last < offset:
+            index += 1
+        self._index = index
+        if index == len(batches):
+            return _END
+        first, last, _, _ = batches[index]
+        return first if first > offset else last + 1
 
 
 def merge_neighbours(batches: Iterable[StateBatch]) -> tuple[StateBatch, ...]:
