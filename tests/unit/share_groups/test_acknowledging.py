@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from functools import partial
 from uuid import UUID
@@ -31,7 +32,14 @@ from kctl.server.share_partitions.sessions import (
     ShareSessions,
     TopicIdPartition,
 )
-from kctl.server.share_partitions.values import DeliveryState, StateBatch, StateChange, StoredState
+from kctl.server.share_partitions.values import (
+    DeliveryState,
+    StateBatch,
+    StateChange,
+    StoredState,
+    merge_batches,
+    merge_neighbours,
+)
 
 KEY = MemberKey("g", "m")
 LIMITS = ShareLimits(delivery_count_max=2, in_flight_max=100, lock_ms=1_000)
@@ -157,3 +165,27 @@ def test_states_are_fenced_and_bounded() -> None:
     assert after is not None
     assert isinstance(process(after, Write(change)), Snapshot)
     assert applied(after, Update(9, 9, 9, (), 0)) == after, "of another snapshot"
+
+
+def test_changes_are_merged_as_offset_by_offset() -> None:
+    chance = random.Random(3)
+    states = [DeliveryState.AVAILABLE, DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED]
+
+    def some() -> list[StateBatch]:
+        batches: list[StateBatch] = []
+        position = 0
+        while position < 30:
+            first = position + chance.randrange(3)
+            last = first + chance.randrange(4)
+            batches.append(StateBatch(first, last, chance.choice(states), chance.randrange(1, 4)))
+            position = last + 1
+        return batches
+
+    for _ in range(500):
+        old, new, start = some(), some(), chance.randrange(20)
+        best: dict[int, tuple[int, DeliveryState]] = {}
+        for batch in (*old, *new):
+            for offset in range(max(batch.first, start), batch.last + 1):
+                best[offset] = max(best.get(offset, (0, DeliveryState.AVAILABLE)), (batch.delivery_count, batch.state))
+        singles = [StateBatch(offset, offset, state, count) for offset, (count, state) in sorted(best.items())]
+        assert merge_batches(old, new, start) == merge_neighbours(singles)
