@@ -24,6 +24,7 @@ from kctl.protocol.apis.consumer_group_describe import ConsumerGroupDescribeRequ
 from kctl.protocol.apis.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kctl.protocol.apis.delete_groups import DeleteGroupsRequest
 from kctl.protocol.apis.delete_share_group_offsets import DeletedTopic, DeleteShareGroupOffsetsRequest
+from kctl.protocol.apis.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from kctl.protocol.apis.describe_groups import DescribeGroupsRequest
 from kctl.protocol.apis.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
@@ -227,6 +228,11 @@ def configure(name: str, value: str) -> Build:
     return lambda _: IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
 
 
+def describe_properties(*names: str) -> Build:
+    resource = DescribeConfigsResource(resource_type=GROUP, resource_name="g", configuration_keys=[*names])
+    return lambda _: DescribeConfigsRequest(resources=[resource])
+
+
 def join_classic(group: str) -> Build:
     subscription = encode_subscription(ConsumerProtocolSubscription(topics=["t"]))
     return lambda _: JoinGroupRequest(
@@ -245,6 +251,7 @@ STEPS = (
     Step("an unknown property", configure("share.none", "1"), 1),
     Step("an invalid property", configure("share.auto.offset.reset", "first"), 1),
     Step("an invalid duration", configure("share.isolation.level", "none"), 1),
+    Step("its properties", describe_properties("share.auto.offset.reset", "share.record.lock.duration.ms"), 4),
     Step("a group that does not exist", beat("m1", 5)),
     Step("leave a group that does not exist", beat("m1", -1)),
     Step("no group id", beat("m1", 0, group_id="")),

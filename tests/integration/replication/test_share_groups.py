@@ -15,6 +15,7 @@ from typing import Self
 
 import confluent_kafka
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from kctl.client import AsyncProducer, AsyncShareConsumer, ProducerConfig, ShareConsumerConfig, ShareRecord
 from kctl.client.cluster import ClusterClient
@@ -26,7 +27,6 @@ from kctl.protocol.apis.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from tests.integration.clients.confluent import Confluent
 from tests.peers.kctl_broker import KctlBroker
 from tests.peers.three_brokers import forked_cluster
 
@@ -81,7 +81,9 @@ def member_to_be_killed(brokers: list[KctlBroker], topic: str) -> subprocess.Pop
 
 async def begin(brokers: list[KctlBroker], topic: str) -> None:
     """Creates a topic whose group begins with its first record."""
-    await asyncio.to_thread(Confluent(bootstrap_of(brokers)).create_topic, topic, PARTITIONS)
+    admin = AdminClient({"bootstrap.servers": bootstrap_of(brokers)})
+    created = admin.create_topics([NewTopic(topic, PARTITIONS, len(brokers), config={"min.insync.replicas": "2"})])
+    await asyncio.to_thread(created[topic].result, WAIT_S)
     configs = [AlterableConfig(name="share.auto.offset.reset", config_operation=0, value="earliest")]
     resource = AlterConfigsResource(resource_type=GROUP, resource_name=topic, configs=configs)
     async with ClusterClient(config(brokers, topic).client_settings(), AsyncioTransport()) as client:
