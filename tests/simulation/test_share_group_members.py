@@ -151,8 +151,8 @@ class Run:
             topic = self.chance.choice([*self.topics.counts])
             self.topics.counts[topic] = min(self.topics.counts[topic] + 1, 6)
         elif number < 0.96:
+            self.check()
             self.move()
-        self.check()
 
     def initialized(self) -> None:
         """The share coordinator has begun the state of some partitions, or of none."""
@@ -217,9 +217,7 @@ def test_records_are_the_group_and_all_partitions_are_assigned(seed: int) -> Non
     assert share is not None
     assert set(share.members) == set(MEMBERS[:4])
     wanted = {
-        (run.topics.topic_id(name), number)
-        for name in share.subscribed_names()
-        for number in range(run.topics.counts[name])
+        (run.topics.topic_id(name), number) for name in share.topic_counts for number in range(run.topics.counts[name])
     }
     assigned = {
         (topic_id, number)

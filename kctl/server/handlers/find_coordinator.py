@@ -99,15 +99,15 @@ class FindCoordinatorHandler:
     async def _find_all(self, request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
         coordinators = []
         async for key in sliced(dict.fromkeys(request.coordinator_keys), size_of=size_of_id):
-            found = self._find(request.key_type, key, context)
+            lookup = self._find(request.key_type, key, context)
             coordinators.append(
                 Coordinator(
                     key=key,
-                    node_id=found.node_id,
-                    host=found.host,
-                    port=found.port,
-                    error_code=found.error_code,
-                    error_message=found.error_message,
+                    node_id=lookup.node_id,
+                    host=lookup.host,
+                    port=lookup.port,
+                    error_code=lookup.error_code,
+                    error_message=lookup.error_message,
                 )
             )
         return FindCoordinatorResponse(coordinators=coordinators)

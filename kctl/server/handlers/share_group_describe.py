@@ -62,7 +62,7 @@ class ShareGroupDescribeHandler:
     def _describe(self, group_id: str, group: ShareGroup, context: RequestContext) -> DescribedGroup:
         members = [self._member(group, member_id) for member_id in group.members]
         names = {topic.topic_name for member in members for topic in member.assignment.topic_partitions}
-        if context.denied(Operation.DESCRIBE, ResourceType.TOPIC, names | group.subscribed_names().keys()):
+        if context.denied(Operation.DESCRIBE, ResourceType.TOPIC, names | group.topic_counts.keys()):
             message = "The group has described topic(s) that the client is not authorized to describe."
             raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, message)
         return DescribedGroup(

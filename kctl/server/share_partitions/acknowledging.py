@@ -44,7 +44,7 @@ def acknowledgements(batches: Iterable[tuple[int, int, Sequence[int]]], *, may_r
 
     Raises ApiError(INVALID_REQUEST) for batches that are not ascending, and for types that do not fit.
     """
-    found: list[Acknowledgement] = []
+    parts: list[Acknowledgement] = []
     end = -1
     for first, last, types in batches:
         if first < end or first < 0:
@@ -63,12 +63,12 @@ def acknowledgements(batches: Iterable[tuple[int, int, Sequence[int]]], *, may_r
             kind = _TYPES.get(number)
             if kind is None or (kind is AcknowledgeType.RENEW and not may_renew):
                 raise _invalid(f"{number} is not a type of acknowledgements of this request")
-            if found and found[-1].last + 1 == begin and found[-1].type is kind:
-                found[-1] = found[-1]._replace(last=stop)
+            if parts and parts[-1].last + 1 == begin and parts[-1].type is kind:
+                parts[-1] = parts[-1]._replace(last=stop)
             else:
-                found.append(Acknowledgement(begin, stop, kind))
+                parts.append(Acknowledgement(begin, stop, kind))
             begin = stop + 1
-    return found
+    return parts
 
 
 def acknowledge(

@@ -294,8 +294,8 @@ class ShareManager:
             return led.log.log_start_offset
         if settings.reset_duration_ms is None:
             return end
-        found = led.log.offset_for_timestamp(self._clock.now_ms() - settings.reset_duration_ms, max_offset=end)
-        return end if found is None else found.offset
+        first = led.log.offset_for_timestamp(self._clock.now_ms() - settings.reset_duration_ms, max_offset=end)
+        return end if first is None else first.offset
 
     def _make_room(self) -> None:
         if len(self._hosted) < SHARE_PARTITIONS_MAX:

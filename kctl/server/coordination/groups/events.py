@@ -327,7 +327,7 @@ class ConsumerAppend:
 class ShareAppend:
     """Changes of a share group that are being written."""
 
-    saved: dict[str, object]
+    saved: dict[str, object] | None
     """The group before them."""
     waiting: list[tuple[Token, ShareOutcome | ResetOutcome]]
     """Requests, whose outcome is valid when the changes are replicated."""

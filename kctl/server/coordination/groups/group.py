@@ -428,7 +428,7 @@ class Group:
         if self.consumer is not None:
             return self.consumer.is_subscribed_to(topic)
         if self.share is not None:
-            return topic in self.share.subscribed_names()
+            return topic in self.share.topic_counts
         return self.subscribed_topics is None or topic in self.subscribed_topics
 
     @property

@@ -106,7 +106,7 @@ def _give(
 
 
 def _by_topic(places: set[Place]) -> Mapping[UUID, frozenset[int]]:
-    found: dict[UUID, set[int]] = {}
+    by_topic: dict[UUID, set[int]] = {}
     for topic_id, number in places:
-        found.setdefault(topic_id, set()).add(number)
-    return {topic_id: frozenset(numbers) for topic_id, numbers in found.items()}
+        by_topic.setdefault(topic_id, set()).add(number)
+    return {topic_id: frozenset(numbers) for topic_id, numbers in by_topic.items()}

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from copy import copy
 from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
 from typing import NamedTuple, TypeAlias
@@ -156,6 +157,12 @@ class ShareGroup:
         """A request to the share coordinator is under way; not stored."""
         self.checked_version = -1
         """The version of the cluster's topics with which the epoch was last compared; not stored."""
+        self.topic_counts: Counter[str] = Counter()
+        """The number of members that subscribe to each topic."""
+        self.memory_bytes = 0
+        """About the memory for the members and their subscriptions."""
+        self.settled: tuple[int, int, StatePartitions] | None = None
+        """Topics, epoch and partitions for which nothing is left to do; not stored."""
 
     @property
     def state(self) -> ShareGroupState:
@@ -167,21 +174,9 @@ class ShareGroup:
         """True if there are no members."""
         return not self.members
 
-    @property
-    def memory_bytes(self) -> int:
-        """About the memory for the members and their subscriptions."""
-        return sum(
-            _BYTES_PER_MEMBER + len(member.client_id) + sum(map(len, member.topic_names))
-            for member in self.members.values()
-        )
-
     def assignment(self, member_id: str) -> ShareAssignment:
         """Return what the member reads; nothing if it is new."""
         return self.assignments.get(member_id, NEW_MEMBER)
-
-    def subscribed_names(self) -> Counter[str]:
-        """Return how many members subscribe to each topic."""
-        return Counter(name for member in self.members.values() for name in member.topic_names)
 
     def tombstones(self) -> list[Change]:
         """Return what deletes the records of the group, which has no members."""
@@ -196,12 +191,13 @@ class ShareGroup:
 
     def saved(self) -> dict[str, object]:
         """Return the values, for `restore`."""
-        copies = {name: dict(getattr(self, name)) for name in ("members", "targets", "assignments")}
-        kept = {name: getattr(self, name) for name in ("epoch", "target", "partitions", "is_stored")}
+        copies = {name: copy(getattr(self, name)) for name in ("members", "targets", "assignments", "topic_counts")}
+        kept = {name: getattr(self, name) for name in ("epoch", "target", "partitions", "is_stored", "memory_bytes")}
         return {**copies, **kept}
 
     def restore(self, saved: Mapping[str, object]) -> None:
         """Take back the last changes."""
+        self.settled = None
         for name, value in saved.items():
             setattr(self, name, value)
 
@@ -222,9 +218,13 @@ class ShareGroup:
                 self.partitions = value
             case RecordType.PARTITIONS, _:
                 self.partitions = StatePartitions()
+            case RecordType.MEMBER, _:
+                self._count(self.members.pop(name, None), -1)
+                if isinstance(value, ShareMember):
+                    self.members[name] = value
+                    self._count(value, 1)
             case _:
                 values: dict[str, Value] = {  # type: ignore[assignment]
-                    RecordType.MEMBER: self.members,
                     RecordType.MEMBER_TARGET: self.targets,
                     RecordType.MEMBER_ASSIGNMENT: self.assignments,
                 }[record_type]
@@ -232,3 +232,12 @@ class ShareGroup:
                     values.pop(name, None)
                 else:
                     values[name] = value
+
+    def _count(self, member: ShareMember | None, by: int) -> None:
+        if member is None:
+            return
+        self.memory_bytes += by * (_BYTES_PER_MEMBER + len(member.client_id) + sum(map(len, member.topic_names)))
+        for topic in member.topic_names:
+            self.topic_counts[topic] += by
+            if not self.topic_counts[topic]:
+                del self.topic_counts[topic]

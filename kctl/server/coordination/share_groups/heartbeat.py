@@ -39,6 +39,13 @@ from kctl.server.coordination.share_groups.requests import (
     StateOfTopics,
 )
 
+GROUP_SUBSCRIPTIONS_MAX = bound(
+    Subject.COORDINATION,
+    "topics of all members of a share group, each counted for each of its members",
+    20_000,
+    "topics",
+    on_excess="INVALID_REQUEST for the member that subscribes",
+)
 SHARE_PARTITIONS_OF_GROUP_MAX = bound(
     Subject.COORDINATION,
     "partitions of the topics to which a share group subscribes",
@@ -52,8 +59,8 @@ SHARE_PARTITIONS_OF_GROUP_MAX = bound(
 class Decision:
     """What follows from an event, besides its changes."""
 
-    saved: dict[str, object]
-    """The group before it."""
+    saved: dict[str, object] | None = None
+    """The group before its changes; None without changes."""
     changes: list[Change] = field(default_factory=list)
     outcome: ShareOutcome | None = None
     member_id: str | None = None
@@ -80,9 +87,11 @@ class _Work:
     def __init__(self, group: ShareGroup, environment: Environment) -> None:
         self.group = group
         self.environment = environment
-        self.decision = Decision(group.saved())
+        self.decision = Decision()
 
     def put(self, record_type: RecordType, name: str, value: Value | None) -> None:
+        if self.decision.saved is None:
+            self.decision.saved = self.group.saved()
         change = Change(Key(record_type, name), value)
         self.decision.changes.append(change)
         self.group.apply(change)
@@ -97,7 +106,8 @@ def hear(group: ShareGroup, request: ShareHeartbeat, environment: Environment) -
         else:
             _go_on(work, request)
     except ApiError:
-        group.restore(work.decision.saved)
+        if work.decision.saved is not None:
+            group.restore(work.decision.saved)
         raise
     return work.decision
 
@@ -159,12 +169,8 @@ def _go_on(work: _Work, request: ShareHeartbeat) -> None:
     if updated != before:
         work.put(RecordType.MEMBER, member_id, updated)
     has_changed = updated.topic_names != old.topic_names
-    wanted = _wanted(group, environment, is_refused=has_changed)
-    ready = _ready(group, wanted)
-    is_pending = not _covers(group.targets.values(), ready)
-    if has_changed or is_pending or group.checked_version != environment.topics.topics_version:
-        _update_epoch(work, is_changed=has_changed or is_pending)
-    _update_target(work, ready)
+    if has_changed or group.settled != (environment.topics.topics_version, group.epoch.epoch, group.partitions):
+        _follow_topics(work, has_changed=has_changed)
     assigned_before = group.assignment(member_id)
     _reconcile(work, member_id)
     assignment = group.assignment(member_id)
@@ -177,7 +183,24 @@ def _go_on(work: _Work, request: ShareHeartbeat) -> None:
         heartbeat_interval_ms=environment.settings.heartbeat_interval_ms,
         assignment=assignment.partitions if is_full or has_other else None,
     )
-    _begin_states(work, wanted)
+
+
+def _follow_topics(work: _Work, *, has_changed: bool) -> None:
+    """Follow changes of subscriptions, topics and partitions with state, up to the target assignment."""
+    group, environment = work.group, work.environment
+    if has_changed and sum(group.topic_counts.values()) > GROUP_SUBSCRIPTIONS_MAX:
+        message = f"the members of a share group subscribe to at most {GROUP_SUBSCRIPTIONS_MAX} topics in all"
+        raise ApiError(ErrorCode.INVALID_REQUEST, message)
+    wanted = _wanted(group, environment, is_refused=has_changed)
+    ready = _ready(group, wanted)
+    is_pending = not _covers(group.targets.values(), ready)
+    if has_changed or is_pending or group.checked_version != environment.topics.topics_version:
+        _update_epoch(work, is_changed=has_changed or is_pending)
+    _update_target(work, ready)
+    has_begun = _begin_states(work, wanted)
+    group.settled = None
+    if group.target.epoch == group.epoch.epoch and has_begun:
+        group.settled = environment.topics.topics_version, group.epoch.epoch, group.partitions
 
 
 def _check_new(group: ShareGroup, request: ShareHeartbeat, environment: Environment) -> None:
@@ -203,7 +226,7 @@ def _check_epoch(assignment: ShareAssignment, request: ShareHeartbeat) -> None:
 
 def _wanted(group: ShareGroup, environment: Environment, *, is_refused: bool) -> dict[UUID, NamedPartitions]:
     """Return all partitions of the topics to which members subscribe."""
-    names = existing_ids(group.subscribed_names(), environment.topics)
+    names = existing_ids(group.topic_counts, environment.topics)
     wanted: dict[UUID, NamedPartitions] = {}
     left = SHARE_PARTITIONS_OF_GROUP_MAX
     for name, topic_id in sorted(names.items()):
@@ -239,7 +262,7 @@ def _covers(targets: Iterable[Partitions], ready: Partitions) -> bool:
 
 def _update_epoch(work: _Work, *, is_changed: bool) -> None:
     group, topics = work.group, work.environment.topics
-    metadata_hash = topics_hash(group.subscribed_names(), topics)
+    metadata_hash = topics_hash(group.topic_counts, topics)
     group.checked_version = topics.topics_version
     if is_changed or metadata_hash != group.epoch.metadata_hash:
         work.put(RecordType.GROUP, "", GroupEpoch(group.epoch.epoch + 1, metadata_hash))
@@ -252,7 +275,7 @@ def _update_target(work: _Work, ready: Partitions) -> None:
     is_early = target.timestamp_ms and environment.wall_ms - target.timestamp_ms < interval_ms
     if epoch <= target.epoch or is_early:
         return
-    ids = existing_ids(group.subscribed_names(), environment.topics)
+    ids = existing_ids(group.topic_counts, environment.topics)
     readers = [
         Reader(
             member_id,
@@ -279,19 +302,19 @@ def _reconcile(work: _Work, member_id: str) -> None:
         work.put(RecordType.MEMBER_ASSIGNMENT, member_id, new)
 
 
-def _begin_states(work: _Work, wanted: StateOfTopics) -> None:
+def _begin_states(work: _Work, wanted: StateOfTopics) -> bool:
+    """Let states begin that are missing; return whether there are none."""
     group = work.group
-    if group.is_initializing:
-        return
     missing: dict[UUID, NamedPartitions] = {}
     for topic_id, (name, numbers) in wanted.items():
         known = group.partitions.initialized.get(topic_id)
         rest = numbers if known is None else numbers - known.numbers
         if rest:
             missing[topic_id] = NamedPartitions(name, rest)
-    if not missing:
-        return
+    if not missing or group.is_initializing:
+        return not missing
     partitions = group.partitions.with_initializing(missing)
     if partitions != group.partitions:
         work.put(RecordType.PARTITIONS, "", partitions)
     work.decision.initialize = missing
+    return False

@@ -219,13 +219,13 @@ def sent_batches(batches: tuple[StateBatch, ...]) -> list[SentBatch]:
 
 def received_batches(batches: list[SentBatch]) -> tuple[StateBatch, ...]:
     """Return the batches of a request or response.  Raises ApiError(INVALID_REQUEST) for an unknown state."""
-    found = []
+    received = []
     for batch in batches:
         state = _DELIVERY_STATES.get(batch.delivery_state)
         if state is None or state is DeliveryState.ACQUIRED:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"{batch.delivery_state} is not a state of records")
-        found.append(StateBatch(batch.first_offset, batch.last_offset, state, batch.delivery_count))
-    return tuple(found)
+        received.append(StateBatch(batch.first_offset, batch.last_offset, state, batch.delivery_count))
+    return tuple(received)
 
 
 def _stored_in(part: read_share_group_state.PartitionState) -> StoredState:

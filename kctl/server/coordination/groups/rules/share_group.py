@@ -141,7 +141,8 @@ def share_append_done(
     """Respond to the requests that waited; take changes back that the log has refused."""
     share = group.share
     if error is not ErrorCode.NONE and not is_written and group.state is not GroupState.DEAD and share is not None:
-        share.restore(append.saved)
+        if append.saved is not None:
+            share.restore(append.saved)
         if append.is_created:
             group.share = None
         for member_id in append.fenced:
