@@ -14,6 +14,7 @@ import pytest
 from kctl.client import AsyncProducer, ProducerConfig
 from kctl.client.connections.asyncio_transport import AsyncioConnection, AsyncioTransport
 from kctl.errors import ErrorCode
+from kctl.model import uuid_text
 from kctl.protocol import registry
 from kctl.protocol.apis.alter_share_group_offsets import (
     AlteredPartition,
@@ -24,6 +25,8 @@ from kctl.protocol.apis.consumer_group_describe import ConsumerGroupDescribeRequ
 from kctl.protocol.apis.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kctl.protocol.apis.delete_groups import DeleteGroupsRequest
 from kctl.protocol.apis.delete_share_group_offsets import DeletedTopic, DeleteShareGroupOffsetsRequest
+from kctl.protocol.apis.delete_share_group_state import DeletedPartition, DeleteShareGroupStateRequest
+from kctl.protocol.apis.delete_share_group_state import DeletedTopic as DeletedStateTopic
 from kctl.protocol.apis.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from kctl.protocol.apis.describe_groups import DescribeGroupsRequest
 from kctl.protocol.apis.describe_share_group_offsets import (
@@ -37,6 +40,11 @@ from kctl.protocol.apis.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from kctl.protocol.apis.initialize_share_group_state import (
+    InitializedPartition,
+    InitializedTopic,
+    InitializeShareGroupStateRequest,
+)
 from kctl.protocol.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from kctl.protocol.apis.list_groups import ListGroupsRequest
 from kctl.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -46,6 +54,17 @@ from kctl.protocol.apis.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from kctl.protocol.apis.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopic
+from kctl.protocol.apis.read_share_group_state import (
+    ReadPartition,
+    ReadShareGroupStateRequest,
+    ReadTopic,
+    StateBatch,
+)
+from kctl.protocol.apis.read_share_group_state_summary import (
+    ReadShareGroupStateSummaryRequest,
+    SummaryPartition,
+    SummaryTopic,
+)
 from kctl.protocol.apis.share_acknowledge import (
     AcknowledgementBatch,
     AcknowledgePartition,
@@ -65,6 +84,7 @@ from kctl.protocol.apis.share_group_heartbeat import (
     ShareGroupHeartbeatResponse,
     TopicPartitions,
 )
+from kctl.protocol.apis.write_share_group_state import WriteShareGroupStateRequest, WrittenPartition, WrittenTopic
 from kctl.protocol.consumer_protocol import ConsumerProtocolSubscription, encode_subscription
 from kctl.records.batch import iterate_records
 from kctl.records.header import Record
@@ -399,6 +419,75 @@ async def write(bootstrap: str) -> None:
             await producer.send("t", b"%d" % number, partition=0)
 
 
+KEY = UUID(int=77)
+
+
+def state_steps() -> tuple[Step, ...]:
+    """The life of the state of a share-partition, in all versions of the requests between brokers."""
+
+    def initialize(epoch: int, offset: int) -> Build:
+        partition = InitializedPartition(partition=0, state_epoch=epoch, start_offset=offset)
+        topics = [InitializedTopic(topic_id=KEY, partitions=[partition])]
+        return lambda _: InitializeShareGroupStateRequest(group_id="s", topics=topics)
+
+    def read(leader_epoch: int) -> Build:
+        topics = [ReadTopic(topic_id=KEY, partitions=[ReadPartition(partition=0, leader_epoch=leader_epoch)])]
+        return lambda _: ReadShareGroupStateRequest(group_id="s", topics=topics)
+
+    def summary(_: World) -> ReadShareGroupStateSummaryRequest:
+        topics = [SummaryTopic(topic_id=KEY, partitions=[SummaryPartition(partition=0, leader_epoch=-1)])]
+        return ReadShareGroupStateSummaryRequest(group_id="s", topics=topics)
+
+    def write(state_epoch: int, leader_epoch: int, start: int, *batches: StateBatch, done: int = -1) -> Build:
+        partition = WrittenPartition(
+            partition=0,
+            state_epoch=state_epoch,
+            leader_epoch=leader_epoch,
+            start_offset=start,
+            delivery_complete_count=done,
+            state_batches=[*batches],
+        )
+        topics = [WrittenTopic(topic_id=KEY, partitions=[partition])]
+        return lambda _: WriteShareGroupStateRequest(group_id="s", topics=topics)
+
+    def batch(first: int, last: int, state: int, count: int) -> StateBatch:
+        return StateBatch(first_offset=first, last_offset=last, delivery_state=state, delivery_count=count)
+
+    def delete(_: World) -> DeleteShareGroupStateRequest:
+        topics = [DeletedStateTopic(topic_id=KEY, partitions=[DeletedPartition(partition=0)])]
+        return DeleteShareGroupStateRequest(group_id="s", topics=topics)
+
+    key = f"s:{uuid_text(KEY)}:0"
+    return (
+        Step("find the share coordinator", lambda _: FindCoordinatorRequest(key_type=2, coordinator_keys=[key]), 6),
+        Step("find it by a wrong key", lambda _: FindCoordinatorRequest(key_type=2, coordinator_keys=["s"]), 6),
+        Step("find it with an old version", lambda _: FindCoordinatorRequest(key_type=2, coordinator_keys=[key]), 5),
+        Step("read no state", read(0)),
+        Step("write no state", write(0, 0, 0)),
+        Step("a summary of no state", summary),
+        Step("delete no state", delete),
+        Step("begin a state", initialize(1, 5)),
+        Step("read a state", read(1)),
+        Step("write in version 0", write(1, 1, 5, batch(5, 9, 0, 1)), 0),
+        Step("write in version 1", write(1, 1, 5, batch(7, 8, 2, 1), done=2), 1),
+        Step("read what was written", read(1)),
+        Step("a write that is late", write(1, 1, 5, batch(8, 8, 0, 1)), 1),
+        Step("read after it", read(1)),
+        Step("a write of a former leader", write(1, 0, 5)),
+        Step("a read of a former leader", read(0)),
+        Step("a write with a former state epoch", write(0, 1, 5)),
+        Step("the start moves", write(1, 1, 8)),
+        Step("read from the start on", read(1)),
+        Step("a summary in version 0", summary, 0),
+        Step("a summary in version 1", summary, 1),
+        Step("a former state epoch", initialize(0, 3)),
+        Step("begin anew", initialize(2, 3)),
+        Step("read a new state", read(2)),
+        Step("delete the state", delete),
+        Step("read a deleted state", read(3)),
+    )
+
+
 async def play(bootstrap: str) -> tuple[World, dict[str, Any]]:
     """Sends all requests one after the other."""
     host, port = probe.address(bootstrap)
@@ -409,7 +498,7 @@ async def play(bootstrap: str) -> tuple[World, dict[str, Any]]:
         metadata = await connection.send(MetadataRequest(topics=named), MetadataResponse, version=10)
         world = World({topic.name or "": topic.topic_id for topic in metadata.topics})
         await until_coordinated(connection)
-        return world, {step.name: await answer(connection, step, world) for step in STEPS}
+        return world, {step.name: await answer(connection, step, world) for step in (*STEPS, *state_steps())}
     finally:
         await connection.close()
 
@@ -461,6 +550,8 @@ def plain(response: Any, world: World) -> Any:
         return sorted(map(named, value), key=repr) if isinstance(value, list) else value
 
     kind = registry.api_of(type(response)).name
+    if kind == "find_coordinator":
+        return [coordinator.error_code for coordinator in response.coordinators]
     if kind == "join_group":
         return {"error_code": response.error_code}
     return named(response) if "share" in kind else comparable(response)
@@ -493,7 +584,7 @@ def test_answers_are_those_of_apache_kafka(played: Played) -> None:
     _, apache_world, apache = played["apache"]
     _, our_world, ours = played["ours"]
     wrong = []
-    for step in STEPS:
+    for step in (*STEPS, *state_steps()):
         expected, given = plain(apache[step.name], apache_world), plain(ours[step.name], our_world)
         if (expected != given) != bool(step.difference):
             wrong.append(f"{step.name} ({step.difference}):\n  apache {expected}\n  ours   {given}")
