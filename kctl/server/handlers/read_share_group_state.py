@@ -19,7 +19,7 @@ from kctl.server.coordination.share_state.coordinator import ShareCoordinator
 from kctl.server.coordination.share_state.state import Read
 from kctl.server.loop.slices import Slices
 from kctl.server.requests.context import RequestContext
-from kctl.server.share_partitions.values import NO_OFFSET, ShareKey
+from kctl.server.share_partitions.values import ShareKey
 
 _PER_SLICE = 100
 """Share-partitions of a request that are processed without a pause."""
@@ -67,6 +67,6 @@ def _refusal(partition: int, error: ApiError) -> PartitionState:
         error_code=error.code,
         error_message=error.message or error.code.description,
         state_epoch=0,
-        start_offset=NO_OFFSET,
+        start_offset=0,
         state_batches=[],
     )

@@ -76,5 +76,5 @@ def _refusal(partition: int, error: ApiError) -> PartitionSummary:
         error_message=error.message or error.code.description,
         state_epoch=0,
         leader_epoch=0,
-        start_offset=NO_OFFSET,
+        start_offset=0,
     )

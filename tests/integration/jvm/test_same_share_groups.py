@@ -419,23 +419,25 @@ async def write(bootstrap: str) -> None:
             await producer.send("t", b"%d" % number, partition=0)
 
 
-KEY = UUID(int=77)
-
-
 def state_steps() -> tuple[Step, ...]:
     """The life of the state of a share-partition, in all versions of the requests between brokers."""
 
     def initialize(epoch: int, offset: int) -> Build:
         partition = InitializedPartition(partition=0, state_epoch=epoch, start_offset=offset)
-        topics = [InitializedTopic(topic_id=KEY, partitions=[partition])]
-        return lambda _: InitializeShareGroupStateRequest(group_id="s", topics=topics)
+        return lambda world: InitializeShareGroupStateRequest(
+            group_id="s", topics=[InitializedTopic(topic_id=world.ids["u"], partitions=[partition])]
+        )
 
     def read(leader_epoch: int) -> Build:
-        topics = [ReadTopic(topic_id=KEY, partitions=[ReadPartition(partition=0, leader_epoch=leader_epoch)])]
-        return lambda _: ReadShareGroupStateRequest(group_id="s", topics=topics)
+        return lambda world: ReadShareGroupStateRequest(
+            group_id="s",
+            topics=[
+                ReadTopic(topic_id=world.ids["u"], partitions=[ReadPartition(partition=0, leader_epoch=leader_epoch)])
+            ],
+        )
 
-    def summary(_: World) -> ReadShareGroupStateSummaryRequest:
-        topics = [SummaryTopic(topic_id=KEY, partitions=[SummaryPartition(partition=0, leader_epoch=-1)])]
+    def summary(world: World) -> ReadShareGroupStateSummaryRequest:
+        topics = [SummaryTopic(topic_id=world.ids["u"], partitions=[SummaryPartition(partition=0, leader_epoch=-1)])]
         return ReadShareGroupStateSummaryRequest(group_id="s", topics=topics)
 
     def write(state_epoch: int, leader_epoch: int, start: int, *batches: StateBatch, done: int = -1) -> Build:
@@ -447,21 +449,24 @@ def state_steps() -> tuple[Step, ...]:
             delivery_complete_count=done,
             state_batches=[*batches],
         )
-        topics = [WrittenTopic(topic_id=KEY, partitions=[partition])]
-        return lambda _: WriteShareGroupStateRequest(group_id="s", topics=topics)
+        return lambda world: WriteShareGroupStateRequest(
+            group_id="s", topics=[WrittenTopic(topic_id=world.ids["u"], partitions=[partition])]
+        )
 
     def batch(first: int, last: int, state: int, count: int) -> StateBatch:
         return StateBatch(first_offset=first, last_offset=last, delivery_state=state, delivery_count=count)
 
-    def delete(_: World) -> DeleteShareGroupStateRequest:
-        topics = [DeletedStateTopic(topic_id=KEY, partitions=[DeletedPartition(partition=0)])]
+    def delete(world: World) -> DeleteShareGroupStateRequest:
+        topics = [DeletedStateTopic(topic_id=world.ids["u"], partitions=[DeletedPartition(partition=0)])]
         return DeleteShareGroupStateRequest(group_id="s", topics=topics)
 
-    key = f"s:{uuid_text(KEY)}:0"
+    def find(world: World) -> FindCoordinatorRequest:
+        return FindCoordinatorRequest(key_type=2, coordinator_keys=[f"s:{uuid_text(world.ids['u'])}:0"])
+
     return (
-        Step("find the share coordinator", lambda _: FindCoordinatorRequest(key_type=2, coordinator_keys=[key]), 6),
+        Step("find the share coordinator", find, 6),
         Step("find it by a wrong key", lambda _: FindCoordinatorRequest(key_type=2, coordinator_keys=["s"]), 6),
-        Step("find it with an old version", lambda _: FindCoordinatorRequest(key_type=2, coordinator_keys=[key]), 5),
+        Step("find it with an old version", find, 5),
         Step("read no state", read(0)),
         Step("write no state", write(0, 0, 0)),
         Step("a summary of no state", summary),

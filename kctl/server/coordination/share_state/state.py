@@ -154,13 +154,14 @@ def applied(state: ShareState | None, change: Change) -> ShareState | None:
             # A leader that does not know whether its last write was stored may send an earlier start, before which
             # there is no state any more.
             start = max(state.start_offset, change.start_offset)
-            count = change.delivery_complete_count
+            is_fence = change.start_offset == NO_OFFSET and not change.batches
+            count = state.delivery_complete_count if is_fence else change.delivery_complete_count
             return replace(
                 state,
                 leader_epoch=max(state.leader_epoch, change.leader_epoch),
                 start_offset=start,
                 batches=merge_batches(state.batches, change.batches, start),
-                delivery_complete_count=state.delivery_complete_count if count == -1 else count,
+                delivery_complete_count=count,
                 updates=state.updates + 1,
             )
 
