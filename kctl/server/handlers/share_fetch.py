@@ -4,6 +4,9 @@ Served with `share` in group.coordinator.rebalance.protocols.  Acknowledgements 
 response.  Then records are acquired; if there are none, the response waits for max_wait_ms.  Each partition is read
 from its first available offset on, and the response has the batches with acquired records.
 
+Not implemented: min_bytes, since a response is sent as soon as a record is acquired, and batch_size, since consecutive
+records with one delivery count are one range.
+
 Version notes: 2 the acquire mode (KIP-1206), and renewals (KIP-1222), with which nothing is fetched.
 """
 

@@ -137,6 +137,8 @@ def test_offsets_are_reset_for_empty_groups_only(kctl: Kctl, topic: str, join: J
 @WITH_OURS
 def test_share_groups_are_described_reset_and_deleted(kctl: Kctl, topic: str, bootstrap: str) -> None:
     kctl(f"produce {topic} --partition 0", stdin=b"x\n" * 10)
+    assert kctl(f"configs alter group {topic} --set share.auto.offset.reset=earliest").status == 0
+    assert "share.auto.offset.reset\tearliest" in kctl(f"configs describe group {topic}").out.replace(f"{topic}\t", "")
     kctl(f"groups describe {topic}")  # A broker creates the topic of the coordinator when a client looks for it.
     share_group_heartbeat(bootstrap, topic, epoch=0, subscribed=topic)
 
