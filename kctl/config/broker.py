@@ -13,7 +13,7 @@ from typing import Any
 from kctl.config.definition import Problem, Property, properties_of
 from kctl.config.subjects.authorization import AuthorizationProperties
 from kctl.config.subjects.coordination import CoordinationProperties
-from kctl.config.subjects.groups import GroupProperties
+from kctl.config.subjects.groups import GroupProperties, ShareGroupProperties
 from kctl.config.subjects.logs import LogProperties
 from kctl.config.subjects.monitoring import MetricsProperties, RequestLogProperties
 from kctl.config.subjects.network import NetworkProperties
@@ -39,6 +39,7 @@ class BrokerConfig(
     LogProperties,
     ReplicationProperties,
     GroupProperties,
+    ShareGroupProperties,
     TransactionProperties,
     QuotaProperties,
     MetricsProperties,
@@ -102,6 +103,8 @@ SINGLE_BROKER_PROPERTIES: Mapping[str, str] = {
     "offsets.topic.replication.factor": "1",
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
     "group.initial.rebalance.delay.ms": "200",
 }
 """Defaults of a single development broker, as in Kafka's sample server.properties.

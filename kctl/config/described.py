@@ -16,6 +16,7 @@ from kctl.config.broker import BROKER_PROPERTIES
 from kctl.config.definition import Dynamic, Property
 from kctl.config.dynamic import DYNAMIC_ONLY_PROPERTIES, ConfigView
 from kctl.config.kinds import ConfigType
+from kctl.config.subjects.groups import GROUP_PROPERTIES
 from kctl.config.topic import TOPIC_PROPERTIES, topic_config_ignoring_errors
 
 _FAMILIES: Mapping[str, tuple[str, ...]] = {
@@ -37,6 +38,7 @@ class ConfigSource(IntEnum):
     STATIC_BROKER_CONFIG = 4
     DEFAULT_CONFIG = 5
     DYNAMIC_BROKER_LOGGER_CONFIG = 6
+    DYNAMIC_GROUP_CONFIG = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,21 @@ def describe_topic(view: ConfigView, overrides: Mapping[str, str]) -> list[Descr
         synonyms = tuple(_broker_synonyms(view, entry.server)) if entry.server is not None else ()
         if entry.name in overrides:
             synonyms = (Synonym(entry.name, value, ConfigSource.TOPIC_CONFIG), *synonyms)
+        described.append(_described(entry, value, synonyms, read_only=False))
+    return described
+
+
+def describe_group(view: ConfigView, group_id: str) -> list[DescribedConfig]:
+    """Return every property of a group."""
+    config, overrides = view.group(group_id), view.group_overrides.get(group_id, {})
+    described = []
+    for entry in GROUP_PROPERTIES.values():
+        value = entry.format(getattr(config, entry.attribute))
+        synonyms = tuple(_broker_synonyms(view, entry.server)) if entry.server is not None else ()
+        if entry.server is None:
+            synonyms = (Synonym(entry.name, entry.format(entry.default), ConfigSource.DEFAULT_CONFIG),)
+        if entry.name in overrides:
+            synonyms = (Synonym(entry.name, value, ConfigSource.DYNAMIC_GROUP_CONFIG), *synonyms)
         described.append(_described(entry, value, synonyms, read_only=False))
     return described
 

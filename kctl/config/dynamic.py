@@ -15,8 +15,10 @@ from kctl.config.config_loading import KRAFT_ONLY, parse_broker_properties
 from kctl.config.definition import Dynamic, Problem, Property, at_least, prop
 from kctl.config.kinds import LONG, LONG_MAX
 from kctl.config.listeners import listener_problems
+from kctl.config.subjects.groups import GroupConfig, group_config
 from kctl.config.topic import TopicConfig, topic_config_ignoring_errors
 from kctl.errors import ApiError, ConfigError, ErrorCode
+from kctl.limits import Subject, bound
 
 _OF_LISTENER = re.compile(r"listener\.name\.[^.]+\.(.+)")
 _CLUSTER_WIDE_OF_LISTENERS = frozenset({"max.connections", "max.connection.creation.rate"})
@@ -52,6 +54,13 @@ DYNAMIC_ONLY_PROPERTIES: Mapping[str, Property] = {
 """Dynamic properties that cannot be set in server.properties."""
 
 
+GROUP_OVERRIDES_MAX = bound(
+    Subject.CONFIGURATION,
+    "groups with overrides of their own",
+    10_000,
+    "groups",
+    on_excess="those of further groups have no effect, which the log says",
+)
 Check = Callable[[BrokerConfig, Mapping[str, str]], Awaitable[None]]
 """Raises ConfigError if a component cannot use a configuration; gets the values, and the texts of all properties."""
 
@@ -71,7 +80,9 @@ class ConfigView:
         self.topic_overrides: dict[str, Mapping[str, str]] = {}
         self.static_config: BrokerConfig = _snapshot(self.static)
         self.current: BrokerConfig = self.static_config
+        self.group_overrides: dict[str, Mapping[str, str]] = {}
         self._topics: dict[str, TopicConfig] = {}
+        self._groups: dict[str | None, GroupConfig] = {}
         self._without_overrides: TopicConfig | None = None
         """That of all topics without overrides, because making one takes 0.05 ms."""
         self._subscribers: list[Callable[[], None]] = []
@@ -127,6 +138,27 @@ class ConfigView:
             self._topics[topic] = known
         return known
 
+    def set_group(self, group_id: str, overrides: Mapping[str, str]) -> list[str]:
+        """Replace the values of /config/groups/G; none without overrides."""
+        self._groups.pop(group_id, None)
+        self.group_overrides.pop(group_id, None)
+        if not overrides:
+            return []
+        if len(self.group_overrides) >= GROUP_OVERRIDES_MAX:
+            return [f"there are overrides of {GROUP_OVERRIDES_MAX} groups"]
+        self.group_overrides[group_id] = dict(overrides)
+        return group_config(self.current, overrides)[1]
+
+    def group(self, group_id: str) -> GroupConfig:
+        """Return the values in force for a group, with or without overrides."""
+        # One object for all groups without overrides.
+        key = group_id if group_id in self.group_overrides else None
+        known = self._groups.get(key)
+        if known is None:
+            known, _ = group_config(self.current, self.group_overrides.get(group_id, {}))
+            self._groups[key] = known
+        return known
+
     def _topic_config(self, overrides: Mapping[str, str]) -> tuple[TopicConfig, list[str]]:
         if overrides:
             return topic_config_ignoring_errors(self.current, overrides)
@@ -167,6 +199,7 @@ class ConfigView:
         self.dynamic_default, self.dynamic_broker = default, broker
         self.current = _snapshot(self.properties)
         self._topics.clear()
+        self._groups.clear()
         self._without_overrides = None
         self.notify()
 

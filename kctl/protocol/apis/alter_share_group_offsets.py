@@ -1,6 +1,6 @@
 """AlterShareGroupOffsets (key 91, version 0): sets the start offsets of an empty share group (KIP-932).
 
-New in Kafka 4.1.  Only the client supports it.
+New in Kafka 4.1.
 """
 
 from __future__ import annotations

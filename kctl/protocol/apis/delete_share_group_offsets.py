@@ -1,6 +1,6 @@
 """DeleteShareGroupOffsets (key 92, version 0): forgets the topics of an empty share group (KIP-932).
 
-New in Kafka 4.1.  Only the client supports it.
+New in Kafka 4.1.
 """
 
 from __future__ import annotations

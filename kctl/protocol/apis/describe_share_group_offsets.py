@@ -1,6 +1,6 @@
 """DescribeShareGroupOffsets (key 90, versions 0-1): the share-partition start offsets of share groups (KIP-932).
 
-New in Kafka 4.1.  1: the lag (KIP-1226).  Only the client supports it.
+New in Kafka 4.1.  1: the lag (KIP-1226).
 """
 
 from __future__ import annotations

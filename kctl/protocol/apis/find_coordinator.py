@@ -1,6 +1,7 @@
-"""FindCoordinator (key 10, versions 0-4): the coordinators of groups or of transactional ids.
+"""FindCoordinator (key 10, versions 0-6): the coordinators of groups or of transactional ids.
 
-1: transactional ids (KIP-98), error messages.  3: flexible.  4: several keys in one request (KIP-699).
+1: transactional ids (KIP-98), error messages.  3: flexible.  4: several keys in one request (KIP-699).  5: no
+change for coordinators (KIP-890).  6: share-partitions (KIP-932).
 """
 
 from __future__ import annotations
@@ -8,14 +9,14 @@ from __future__ import annotations
 from kctl.protocol.message import array, int8, int16, int32, request, response, string, struct
 
 
-@request(key=10, versions="0-4", flexible="3+", served="0-3")
+@request(key=10, versions="0-6", flexible="3+", served="0-3")
 class FindCoordinatorRequest:
     """May be sent to any broker."""
 
     key: str = string("0-3", default="")
     """Group id or transactional id."""
     key_type: int = int8("1+", default=0)
-    """0 for a group, 1 for a transactional id."""
+    """0 for a group, 1 for a transactional id, 2 for a share-partition as `GROUP:TOPIC-ID:PARTITION`."""
     coordinator_keys: list[str] = array(string, "4+", default=[])
     """Group ids or transactional ids."""
 
@@ -33,7 +34,7 @@ class Coordinator:
     error_message: str | None = string(nullable="0+", default=None)
 
 
-@response(key=10, versions="0-4", flexible="3+")
+@response(key=10, versions="0-6", flexible="3+")
 class FindCoordinatorResponse:
     """The coordinator of the key, or of each of the keys."""
 

@@ -1,6 +1,6 @@
 """ShareGroupDescribe (key 77, version 1): state and members of share groups (KIP-932).
 
-Version 0 was an early access in Kafka 4.0; 1 is new in 4.1.  Only the client supports it.
+Version 0 was an early access in Kafka 4.0; 1 is new in 4.1.
 """
 
 from __future__ import annotations

@@ -172,8 +172,8 @@ CONSUMER_GROUP_KINDS: dict[int, tuple[type, type]] = {
 
 # Records of __consumer_offsets that Kafka 4 writes for share groups (KIP-932).
 #
-# They are defined to display what a newer broker has written. The number at the start of a key is the record type.
-# Kafka: CoordinatorRecordType and the definitions of its group coordinator (4.3).
+# kctl's coordinator writes and loads them too, if it serves share groups. The number at the start of a key is the
+# record type. Kafka: CoordinatorRecordType and the definitions of its group coordinator (4.3).
 
 
 @data(versions="0", flexible="0+")

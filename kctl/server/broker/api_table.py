@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kctl.config.subjects.groups import CONSUMER_PROTOCOL
+from kctl.config.subjects.groups import CONSUMER_PROTOCOL, SHARE_PROTOCOL
 from kctl.model import GROUP_METADATA_TOPIC
 from kctl.records.compiled.fetch_frame import read_plain_fetch
 from kctl.records.compiled.produce_frame import read_plain_produce
@@ -19,6 +19,7 @@ from kctl.server.handlers.alter_configs import AlterConfigsHandler
 from kctl.server.handlers.alter_partition import AlterPartitionHandler
 from kctl.server.handlers.alter_partition_reassignments import AlterPartitionReassignmentsHandler
 from kctl.server.handlers.alter_replica_log_dirs import AlterReplicaLogDirsHandler
+from kctl.server.handlers.alter_share_group_offsets import AlterShareGroupOffsetsHandler
 from kctl.server.handlers.alter_user_scram_credentials import AlterUserScramCredentialsHandler
 from kctl.server.handlers.api_versions import ApiVersionsHandler
 from kctl.server.handlers.consumer_group_describe import ConsumerGroupDescribeHandler
@@ -31,6 +32,8 @@ from kctl.server.handlers.create_topics import CreateTopicsHandler
 from kctl.server.handlers.delete_acls import DeleteAclsHandler
 from kctl.server.handlers.delete_groups import DeleteGroupsHandler
 from kctl.server.handlers.delete_records import DeleteRecordsHandler
+from kctl.server.handlers.delete_share_group_offsets import DeleteShareGroupOffsetsHandler
+from kctl.server.handlers.delete_share_group_state import DeleteShareGroupStateHandler
 from kctl.server.handlers.delete_topics import DeleteTopicsHandler
 from kctl.server.handlers.describe_acls import DescribeAclsHandler
 from kctl.server.handlers.describe_client_quotas import DescribeClientQuotasHandler
@@ -40,6 +43,7 @@ from kctl.server.handlers.describe_delegation_token import DescribeDelegationTok
 from kctl.server.handlers.describe_groups import DescribeGroupsHandler
 from kctl.server.handlers.describe_log_dirs import DescribeLogDirsHandler
 from kctl.server.handlers.describe_producers import DescribeProducersHandler
+from kctl.server.handlers.describe_share_group_offsets import DescribeShareGroupOffsetsHandler
 from kctl.server.handlers.describe_transactions import DescribeTransactionsHandler
 from kctl.server.handlers.describe_user_scram_credentials import DescribeUserScramCredentialsHandler
 from kctl.server.handlers.elect_leaders import ElectLeadersHandler
@@ -50,6 +54,7 @@ from kctl.server.handlers.find_coordinator import FindCoordinatorHandler
 from kctl.server.handlers.heartbeat import HeartbeatHandler
 from kctl.server.handlers.incremental_alter_configs import IncrementalAlterConfigsHandler
 from kctl.server.handlers.init_producer_id import InitProducerIdHandler
+from kctl.server.handlers.initialize_share_group_state import InitializeShareGroupStateHandler
 from kctl.server.handlers.join_group import JoinGroupHandler
 from kctl.server.handlers.leader_and_isr import LeaderAndIsrHandler
 from kctl.server.handlers.leave_group import LeaveGroupHandler
@@ -63,14 +68,21 @@ from kctl.server.handlers.offset_delete import OffsetDeleteHandler
 from kctl.server.handlers.offset_fetch import OffsetFetchHandler
 from kctl.server.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
 from kctl.server.handlers.produce import ProduceHandler
+from kctl.server.handlers.read_share_group_state import ReadShareGroupStateHandler
+from kctl.server.handlers.read_share_group_state_summary import ReadShareGroupStateSummaryHandler
 from kctl.server.handlers.renew_delegation_token import RenewDelegationTokenHandler
 from kctl.server.handlers.sasl_authenticate import sasl_authenticate
 from kctl.server.handlers.sasl_handshake import sasl_handshake
+from kctl.server.handlers.share_acknowledge import ShareAcknowledgeHandler
+from kctl.server.handlers.share_fetch import ShareFetchHandler
+from kctl.server.handlers.share_group_describe import ShareGroupDescribeHandler
+from kctl.server.handlers.share_group_heartbeat import ShareGroupHeartbeatHandler
 from kctl.server.handlers.stop_replica import StopReplicaHandler
 from kctl.server.handlers.sync_group import SyncGroupHandler
 from kctl.server.handlers.txn_offset_commit import TxnOffsetCommitHandler
 from kctl.server.handlers.update_features import UpdateFeaturesHandler
 from kctl.server.handlers.update_metadata import UpdateMetadataHandler
+from kctl.server.handlers.write_share_group_state import WriteShareGroupStateHandler
 from kctl.server.handlers.write_txn_markers import WriteTxnMarkersHandler
 from kctl.server.network.dispatch import Dispatcher, Handler
 from kctl.server.parts.parts import BrokerParts, Foundations
@@ -80,6 +92,7 @@ from kctl.server.replication.fetching.plain_fetch import PlainFetchHandler
 from kctl.server.replication.fetching.replica_selector import ReplicaSelector
 from kctl.server.replication.plain_produce import PlainProduceHandler
 from kctl.server.security.authorization.access import Authorizer
+from kctl.server.share_partitions.service import ShareService
 
 Serve = Callable[[str, Handler], None]
 VERSIONS_OF_THE_CONSUMER_PROTOCOL = {
@@ -94,6 +107,24 @@ VERSIONS_OF_THE_CONSUMER_PROTOCOL = {
 
 librdkafka ends its process if a broker without version 12 of Metadata assigns it a topic whose name it does not know.
 """
+VERSIONS_OF_SHARE_GROUPS = {
+    "share_group_heartbeat": range(1, 2),
+    "share_group_describe": range(1, 2),
+    "share_fetch": range(1, 3),
+    "share_acknowledge": range(1, 3),
+    "initialize_share_group_state": range(1),
+    "read_share_group_state": range(1),
+    "write_share_group_state": range(2),
+    "delete_share_group_state": range(1),
+    "read_share_group_state_summary": range(2),
+    "describe_share_group_offsets": range(2),
+    "alter_share_group_offsets": range(1),
+    "delete_share_group_offsets": range(1),
+    "list_groups": range(6),
+    "metadata": range(13),
+    "find_coordinator": range(7),
+}
+"""What members of share groups and their brokers need (KIP-932)."""
 
 
 def register_handlers(
@@ -107,8 +138,12 @@ def register_handlers(
 
     `zookeeper_problem` returns why this broker cannot change anything in ZooKeeper; empty if it can.
     """
-    has_consumer_protocol = CONSUMER_PROTOCOL in base.configs.current.group_coordinator_rebalance_protocols
-    newer = VERSIONS_OF_THE_CONSUMER_PROTOCOL if has_consumer_protocol else {}
+    protocols = base.configs.current.group_coordinator_rebalance_protocols
+    newer: dict[str, range] = {}
+    if CONSUMER_PROTOCOL in protocols:
+        newer |= VERSIONS_OF_THE_CONSUMER_PROTOCOL
+    if SHARE_PROTOCOL in protocols:
+        newer |= VERSIONS_OF_SHARE_GROUPS
 
     def serve(name: str, handler: Handler) -> None:
         dispatcher.register(name, handler, served=newer.get(name))
@@ -120,8 +155,10 @@ def register_handlers(
     _register_topics(serve, base, parts)
     _register_configs(serve, base, parts)
     _register_groups(serve, base, parts)
-    if has_consumer_protocol:
+    if CONSUMER_PROTOCOL in protocols:
         _register_consumer_groups(serve, base, parts)
+    if SHARE_PROTOCOL in protocols:
+        _register_share_groups(serve, base, parts)
     _register_transactions(serve, base, parts)
     _register_security(serve, parts, authorizer)
 
@@ -240,6 +277,31 @@ def _register_consumer_groups(serve: Serve, base: Foundations, parts: BrokerPart
     describe = ConsumerGroupDescribeHandler(parts.groups, base.metadata, default_assignor)
     for name, handler in (("consumer_group_heartbeat", heartbeat), ("consumer_group_describe", describe)):
         serve(name, handler.handle)
+
+
+def _register_share_groups(serve: Serve, base: Foundations, parts: BrokerParts) -> None:
+    """Register the APIs of share groups (KIP-932), for members, administrators and brokers."""
+    groups, metadata, manager = parts.groups, base.metadata, parts.share_partitions
+    service = ShareService(
+        manager, metadata, base.world.clock, sessions_max=base.configs.current.group_share_max_share_sessions
+    )
+    fetch = ShareFetchHandler(
+        service, manager, base.fetch_purgatory, fetch_max_bytes=base.configs.current.fetch_max_bytes
+    )
+    serve("share_group_heartbeat", ShareGroupHeartbeatHandler(groups).handle)
+    serve("share_group_describe", ShareGroupDescribeHandler(groups, metadata).handle)
+    serve("share_fetch", fetch.handle)
+    serve("share_acknowledge", ShareAcknowledgeHandler(service, manager).handle)
+    describe = DescribeShareGroupOffsetsHandler(groups, parts.share_states, metadata, parts.replicas)
+    serve("describe_share_group_offsets", describe.handle)
+    serve("alter_share_group_offsets", AlterShareGroupOffsetsHandler(groups, metadata).handle)
+    serve("delete_share_group_offsets", DeleteShareGroupOffsetsHandler(groups, metadata).handle)
+    coordinator = parts.share_coordinator
+    serve("initialize_share_group_state", InitializeShareGroupStateHandler(coordinator).handle)
+    serve("read_share_group_state", ReadShareGroupStateHandler(coordinator).handle)
+    serve("write_share_group_state", WriteShareGroupStateHandler(coordinator).handle)
+    serve("delete_share_group_state", DeleteShareGroupStateHandler(coordinator).handle)
+    serve("read_share_group_state_summary", ReadShareGroupStateSummaryHandler(coordinator).handle)
 
 
 def _register_transactions(serve: Serve, base: Foundations, parts: BrokerParts) -> None:

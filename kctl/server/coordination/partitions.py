@@ -95,6 +95,10 @@ class CoordinatorPartitions(Generic[T]):
         """Return the partition with this index, if this broker leads it."""
         return self._led.get(index)
 
+    def served(self) -> list[LedPartition[T]]:
+        """Return the partitions that are loaded."""
+        return [led for led in self._led.values() if led.is_served]
+
     def of(self, key: str) -> LedPartition[T] | None:
         """Return the partition of this id, if this broker leads it."""
         count = self._log.partition_count()

@@ -70,6 +70,14 @@ class CoordinatorLog(Protocol):
         ...
 
 
+class PrunedLog(CoordinatorLog, Protocol):
+    """The internal topic of a coordinator that deletes records which it does not need any more."""
+
+    def cut(self, partition: int, offset: int) -> None:
+        """Delete the records before the offset, as far as they are replicated."""
+        ...
+
+
 class CoordinatorNode(NamedTuple):
     """A broker and its address for the requesting client."""
 

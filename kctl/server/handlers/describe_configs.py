@@ -22,10 +22,12 @@ from kctl.config.described import (
     DescribedConfig,
     describe_broker,
     describe_broker_defaults,
+    describe_group,
     describe_topic,
 )
 from kctl.config.dynamic import ConfigView
 from kctl.config.kinds import ConfigType
+from kctl.config.subjects.groups import SHARE_PROTOCOL
 from kctl.errors import ApiError, ErrorCode, ZooKeeperError
 from kctl.limits import DESCRIBED_BYTES_MAX, Subject, bound
 from kctl.model import topic_name_problem
@@ -67,6 +69,7 @@ class DescribeConfigsHandler:
         self._configs = configs
         self._metadata = metadata
         self._watched_configs = watched_configs
+        self._protocols = configs.current.group_coordinator_rebalance_protocols
 
     async def handle(self, request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
         """Serve one request and return the response."""
@@ -120,6 +123,8 @@ class DescribeConfigsHandler:
                 self._check_topic(name)
             elif kind == ResourceType.BROKER_LOGGER or (kind == ResourceType.BROKER and name):
                 check_this_broker(name, self._broker_id)
+            elif kind == ResourceType.GROUP and SHARE_PROTOCOL in self._protocols:
+                pass
             elif kind != ResourceType.BROKER:
                 raise ApiError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {kind}")
         except ApiError as error:
@@ -145,6 +150,8 @@ class DescribeConfigsHandler:
             if isinstance(own, ApiError):
                 return own
             return describe_topic(self._configs, own) if own else without_overrides
+        if resource.resource_type == ResourceType.GROUP:
+            return describe_group(self._configs, name)
         if resource.resource_type == ResourceType.BROKER_LOGGER:
             return [_logger(logger, level) for logger, level in logger_levels().items()]
         return describe_broker(self._configs) if name else describe_broker_defaults(self._configs)

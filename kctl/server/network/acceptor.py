@@ -20,7 +20,7 @@ from kctl.server.network.connections.turns import Turns
 from kctl.server.network.listen_settings import TLS_PROTOCOLS, ListeningState, ListenSettings
 from kctl.server.network.tls.handshakes import TlsHandshakes
 from kctl.server.network.tls.stream import TlsStream
-from kctl.server.requests.context import Peer, peer_address
+from kctl.server.requests.context import ConnectionEnd, Peer, peer_address
 from kctl.server.requests.recorder import ConnectionTiming
 from kctl.system import open_files
 
@@ -241,6 +241,7 @@ class Acceptor:
             endpoint.listener,
             security_protocol=endpoint.security_protocol,
             timing=ConnectionTiming(self._settings.measuring),
+            end=ConnectionEnd(),
         )
         if endpoint.security_protocol in TLS_PROTOCOLS:
             assert self._handshakes is not None, "a TLS listener needs ListenSettings.tls"
@@ -312,6 +313,8 @@ class Acceptor:
     def _forget(self, connection: Connection) -> None:
         self._connections.pop(connection, None)
         self._released(connection.peer)
+        if connection.peer.end is not None:
+            connection.peer.end.run()
 
     def _released(self, peer: Peer) -> None:
         self._limits.released(peer.listener, peer.client_host[1:])

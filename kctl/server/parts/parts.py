@@ -16,8 +16,10 @@ from functools import lru_cache
 from kctl.config.broker import BrokerConfig
 from kctl.config.dynamic import ALTER_LOG_DIRS_RATE, ConfigView
 from kctl.config.listeners import control_plane_listener, inter_broker_listener
+from kctl.config.subjects.groups import GroupConfig as ConfigOfGroup
+from kctl.config.subjects.groups import duration_ms
 from kctl.config.topic import TopicConfig
-from kctl.model import TRANSACTION_STATE_TOPIC, TopicPartition
+from kctl.model import SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC, TopicPartition
 from kctl.server.cluster.configs.changes import ConfigChanges
 from kctl.server.cluster.configs.features import FinalizedFeatures
 from kctl.server.cluster.configs.resources import WatchedConfigs
@@ -26,10 +28,18 @@ from kctl.server.cluster.control.metadata_waits import MetadataWaits
 from kctl.server.cluster.control.plane import BrokerControlPlane
 from kctl.server.cluster.controller.runner import ControllerRunner
 from kctl.server.cluster.topics.automatic import AutoTopics
-from kctl.server.cluster.topics.internal import CoordinatorAppends, InternalLog, PartitionLeadersView
+from kctl.server.cluster.topics.internal import (
+    CoordinatorAppends,
+    InternalLog,
+    InternalTopicsView,
+    PartitionLeadersView,
+)
 from kctl.server.cluster.topics.writer import TopicWriter
 from kctl.server.coordination.groups.config import GroupConfig
 from kctl.server.coordination.groups.coordinator import GroupCoordinator
+from kctl.server.coordination.share_groups.requests import ShareGroupSettings
+from kctl.server.coordination.share_state.client import ShareStateClient
+from kctl.server.coordination.share_state.coordinator import ShareCoordinator, ShareCoordinatorConfig
 from kctl.server.coordination.transactions.coordinator import TransactionCoordinator
 from kctl.server.coordination.transactions.markers import MarkerSender
 from kctl.server.coordination.transactions.partition_markers import PartitionMarkers
@@ -66,6 +76,8 @@ from kctl.server.requests.record_work import RecordWork
 from kctl.server.security.sasl.mechanisms import Secrets
 from kctl.server.security.tokens.token import TokenLifetimes
 from kctl.server.security.tokens.token_manager import TokenManager
+from kctl.server.share_partitions.manager import ShareManager, ShareSettings
+from kctl.server.share_partitions.partition import ShareLimits
 from kctl.storage.config import LogConfig
 from kctl.storage.log_manager import LogManager
 from kctl.zookeeper.operations import ZooKeeper
@@ -121,6 +133,9 @@ class BrokerParts:
     record_work: RecordWork
     log_tasks: LogTasks
     groups: GroupCoordinator
+    share_coordinator: ShareCoordinator
+    share_states: ShareStateClient
+    share_partitions: ShareManager
     transactions: TransactionCoordinator
     partition_markers: PartitionMarkers
     producer_ids: ProducerIds
@@ -188,14 +203,44 @@ def assemble(
         backoff_ms=config.replica_fetch_backoff_ms,
         bytes_per_second=lambda: base.configs.dynamic_only(ALTER_LOG_DIRS_RATE),
     )
+    auto_topics = AutoTopics(topics, base.metadata, base.configs, world.random, base.policies)
+    share_coordinator = ShareCoordinator(
+        broker_id,
+        config=ShareCoordinatorConfig.of(config),
+        state_log=InternalLog(
+            replicas,
+            base.metadata,
+            base.produce_purgatory,
+            load_buffer_bytes=config.share_coordinator_load_buffer_size,
+            topic=SHARE_GROUP_STATE_TOPIC,
+        ),
+        clock=world.clock,
+        timer=base.timer,
+    )
+    share_states = ShareStateClient(
+        broker_id,
+        local=share_coordinator,
+        topics=InternalTopicsView(base.metadata, auto_topics),
+        leaders=PartitionLeadersView(base.metadata),
+        peers=peers,
+    )
+    share_partitions = ShareManager(
+        replicas,
+        share_states,
+        settings=lambda group_id: _share_settings(base.configs.group(group_id)),
+        changed=lambda topic_partition: base.fetch_purgatory.check(topic_partition),  # noqa: PLW0108 - for mypy
+        clock=world.clock,
+        timer=base.timer,
+    )
     groups = GroupCoordinator(
         broker_id=broker_id,
-        config=GroupConfig.of(config),
+        config=GroupConfig.of(config, lambda group_id: _share_group_settings(base.configs, group_id)),
         offsets_log=InternalLog(
             replicas, base.metadata, base.produce_purgatory, load_buffer_bytes=config.offsets_load_buffer_size
         ),
         topics=base.metadata,
         topic_names=lambda: base.metadata.topics,
+        share_states=share_states,
         clock=world.clock,
         timer=base.timer,
         random=world.random,
@@ -240,6 +285,7 @@ def assemble(
         moves=moves,
         groups=groups,
         transactions=transactions,
+        share_coordinator=share_coordinator,
         markers=markers,
         metadata_waits=base.metadata_waits,
         lease=base.lease,
@@ -273,6 +319,9 @@ def assemble(
         record_work=RecordWork(thread_pool=base.world.thread_pool),
         log_tasks=LogTasks(base.logs, replicas, world.clock, configs=base.configs, random=world.random),
         groups=groups,
+        share_coordinator=share_coordinator,
+        share_states=share_states,
+        share_partitions=share_partitions,
         transactions=transactions,
         partition_markers=partition_markers,
         producer_ids=producer_ids,
@@ -282,7 +331,7 @@ def assemble(
         topics=topics,
         watched_configs=WatchedConfigs(zookeeper),
         features=FinalizedFeatures(zookeeper, has_features=has_features(config.inter_broker_protocol_version)),
-        auto_topics=AutoTopics(topics, base.metadata, base.configs, world.random, base.policies),
+        auto_topics=auto_topics,
         peers=peers,
         tokens=TokenManager(
             base.secrets.tokens,
@@ -291,6 +340,32 @@ def assemble(
             clock=world.clock,
             random=world.random,
         ),
+    )
+
+
+@lru_cache
+def _share_settings(config: ConfigOfGroup) -> ShareSettings:
+    """Return the settings of share-partitions: one object for all groups with these properties."""
+    return ShareSettings(
+        limits=ShareLimits(
+            delivery_count_max=config.share_delivery_count_limit,
+            in_flight_max=config.share_partition_max_record_locks,
+            lock_ms=config.share_record_lock_duration_ms,
+        ),
+        is_committed_only=config.share_isolation_level == "read_committed",
+        may_renew=config.share_renew_acknowledge_enable,
+        offset_reset=config.share_auto_offset_reset,
+        reset_duration_ms=duration_ms(config.share_auto_offset_reset),
+    )
+
+
+def _share_group_settings(configs: ConfigView, group_id: str) -> ShareGroupSettings:
+    broker, config = configs.current, configs.group(group_id)
+    return ShareGroupSettings(
+        session_timeout_ms=config.share_session_timeout_ms,
+        heartbeat_interval_ms=config.share_heartbeat_interval_ms,
+        max_size=broker.group_share_max_size,
+        assignment_interval_ms=broker.group_share_assignment_interval_ms,
     )
 
 

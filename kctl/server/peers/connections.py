@@ -176,6 +176,7 @@ class Purpose(Enum):
     ALTER_ISR = "alter-isr"
     CONTROLLED_SHUTDOWN = "controlled-shutdown"
     TRANSACTION_MARKERS = "transaction-markers"
+    SHARE_STATE = "share-state"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,6 +203,7 @@ class PeerSettings:
                 Purpose.ALTER_ISR: controller_ms,
                 Purpose.CONTROLLED_SHUTDOWN: controller_ms,
                 Purpose.TRANSACTION_MARKERS: config.request_timeout_ms,
+                Purpose.SHARE_STATE: config.request_timeout_ms,
             },
             replica_receive_buffer_bytes=set_size(configs, "replica.socket.receive.buffer.bytes"),
         )

@@ -102,6 +102,8 @@ def defaults_for(brokers: int) -> dict[str, str]:
         "offsets.topic.replication.factor": replicas,
         "transaction.state.log.replication.factor": replicas,
         "transaction.state.log.min.isr": str(min(2, brokers)),
+        "share.coordinator.state.topic.replication.factor": replicas,
+        "share.coordinator.state.topic.min.isr": str(min(2, brokers)),
         "controlled.shutdown.retry.backoff.ms": "500",
         "group.initial.rebalance.delay.ms": "500",  # A member's first requests take longer with several brokers.
     }

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from kctl.errors import ApiError
+from kctl.limits import Subject, bound
 from kctl.security.acls import AUTHORIZATION_ERRORS, CLUSTER_NAME, Operation, ResourceType
 from kctl.security.authorization import Granted
 from kctl.server.requests.quotas.accounts import RequestAccount
@@ -16,6 +17,35 @@ from kctl.server.requests.quotas.meters import FoundClient, LimitedClient
 from kctl.server.requests.recorder import ApiRecord, ConnectionTiming, RequestTimes
 
 ANONYMOUS = "User:ANONYMOUS"
+END_CALLBACKS_MAX = bound(
+    Subject.CONNECTIONS,
+    "share sessions of one connection that end with it",
+    100,
+    "sessions",
+    on_excess="the records of further ones are released when their locks expire",
+)
+
+
+class ConnectionEnd:
+    """What happens when a connection is closed, whichever side closes it.  Owner: event loop."""
+
+    __slots__ = ("_callbacks",)
+
+    def __init__(self) -> None:
+        self._callbacks: dict[object, Callable[[], None]] | None = None
+
+    def watch(self, key: object, callback: Callable[[], None]) -> None:
+        """Call this at the end, in place of the former callback of the key; ignored if there are too many."""
+        if self._callbacks is None:
+            self._callbacks = {}
+        if key in self._callbacks or len(self._callbacks) < END_CALLBACKS_MAX:
+            self._callbacks[key] = callback
+
+    def run(self) -> None:
+        """Call all callbacks, once."""
+        callbacks, self._callbacks = self._callbacks, None
+        for callback in (callbacks or {}).values():
+            callback()
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +62,8 @@ class Peer:
     is_token_authenticated: bool = False
     """Whether the client authenticated with a delegation token (KIP-48)."""
     timing: ConnectionTiming | None = field(default=None, compare=False, repr=False)
+    """None in simulations."""
+    end: ConnectionEnd | None = field(default=None, compare=False, repr=False)
     """None in simulations."""
     quotas: FoundClient = field(default_factory=FoundClient, init=False, compare=False, repr=False)
     """The quotas of the client that sent the latest request."""

@@ -30,6 +30,18 @@ BROKERS = [
 KAFKA_4 = pytest.param(apache_kafka.NEWEST_BROKER, marks=pytest.mark.jvm)
 """For tests of behaviour that differs in Kafka 4."""
 
+WITH_NEWER_GROUPS = "kctl with newer groups"
+"""Our broker with groups of the consumer protocol and share groups."""
+NEWER_GROUPS = {
+    "group.coordinator.rebalance.protocols": "classic,consumer,share",
+    "share.coordinator.state.topic.num.partitions": "1",
+    "group.consumer.heartbeat.interval.ms": "200",
+    "group.consumer.session.timeout.ms": "6000",
+    "group.share.heartbeat.interval.ms": "200",
+    "group.share.session.timeout.ms": "6000",
+    "group.share.assignment.interval.ms": "100",
+}
+
 ON_OURS = pytest.mark.parametrize("bootstrap", ["kctl"], indirect=True)
 """For tests of kctl's client, if another test of the file has connected to Apache Kafka's brokers."""
 
@@ -46,8 +58,9 @@ def broker_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[st
         @functools.cache
         def start(kind: str) -> str:
             folder = tmp_path_factory.mktemp("broker")
-            if kind == "kctl":
-                return running.enter_context(kctl_broker(folder / "data")).bootstrap
+            if kind in {"kctl", WITH_NEWER_GROUPS}:
+                properties = NEWER_GROUPS if kind == WITH_NEWER_GROUPS else {}
+                return running.enter_context(kctl_broker(folder / "data", properties=properties)).bootstrap
             properties = apache_kafka.HANGING_IS_ALLOWED
             return running.enter_context(apache_kafka.apache_kafka(kind, folder, properties=properties))
 
@@ -57,7 +70,7 @@ def broker_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[st
 @pytest.fixture(scope="session", params=BROKERS)
 def bootstrap(request: pytest.FixtureRequest, broker_of: Callable[[str], str]) -> str:
     """A broker of kctl or Apache Kafka."""
-    if request.param != "kctl" and (reason := apache_kafka.why_not()):
+    if not request.param.startswith("kctl") and (reason := apache_kafka.why_not()):
         pytest.skip(reason)
     return broker_of(request.param)
 

@@ -10,12 +10,15 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from tests.integration.cli.conftest import KAFKA_4, Kctl
+from tests.integration.cli.conftest import KAFKA_4, WITH_NEWER_GROUPS, Kctl
 from tests.integration.cli.test_kafka_tool_output import GROUP_COMMAND, output
 from tests.peers import probe
 from tests.peers.probe import wait_until
 
-pytestmark = [pytest.mark.parametrize("bootstrap", [KAFKA_4], indirect=True), pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
+
+ON_KAFKA_4 = pytest.mark.parametrize("bootstrap", [KAFKA_4], indirect=True)
+WITH_OURS = pytest.mark.parametrize("bootstrap", [KAFKA_4, WITH_NEWER_GROUPS], indirect=True)
 
 TIMEOUT_S = 60
 Join = Callable[..., Consumer]
@@ -81,6 +84,7 @@ def reconciling(kctl: Kctl, group: str, join: Join, **of_second: str) -> tuple[C
     return first, second
 
 
+@ON_KAFKA_4
 def test_members_waiting_for_revocation_are_described(kctl: Kctl, topic: str, join: Join) -> None:
     first, second = reconciling(kctl, topic, join)
     assert [topic, "Reconciling", "consumer", "0", "consumer"] in [
@@ -102,6 +106,7 @@ def test_members_waiting_for_revocation_are_described(kctl: Kctl, topic: str, jo
         assert member["assignment"] == member["target_assignment"]
 
 
+@ON_KAFKA_4
 def test_offsets_are_reset_for_empty_groups_only(kctl: Kctl, topic: str, join: Join) -> None:
     for partition in (0, 1):
         kctl(f"produce {topic} --partition {partition}", stdin=b"x\n" * 10)
@@ -129,8 +134,12 @@ def test_offsets_are_reset_for_empty_groups_only(kctl: Kctl, topic: str, join: J
     assert (ran.status, ran.rows[0][-2]) == (1, "GROUP_ID_NOT_FOUND")
 
 
+@WITH_OURS
 def test_share_groups_are_described_reset_and_deleted(kctl: Kctl, topic: str, bootstrap: str) -> None:
     kctl(f"produce {topic} --partition 0", stdin=b"x\n" * 10)
+    assert kctl(f"configs alter group {topic} --set share.auto.offset.reset=earliest").status == 0
+    assert "share.auto.offset.reset\tearliest" in kctl(f"configs describe group {topic}").out.replace(f"{topic}\t", "")
+    kctl(f"groups describe {topic}")  # A broker creates the topic of the coordinator when a client looks for it.
     share_group_heartbeat(bootstrap, topic, epoch=0, subscribed=topic)
 
     def is_assigned() -> bool:
@@ -157,6 +166,7 @@ def test_share_groups_are_described_reset_and_deleted(kctl: Kctl, topic: str, bo
     assert topic not in [row[0] for row in kctl("groups list").rows]
 
 
+@ON_KAFKA_4
 def test_streams_groups_are_described_reset_and_deleted(kctl: Kctl, topic: str, bootstrap: str) -> None:
     kctl(f"produce {topic} --partition 0", stdin=b"x\n" * 10)
     streams_group_heartbeat(bootstrap, topic, epoch=0, source=topic)
@@ -221,6 +231,7 @@ def _compact(text: str) -> bytes:
     return bytes([len(text) + 1]) + text.encode()
 
 
+@ON_KAFKA_4
 def test_kafkas_tools_print_the_same(kctl: Kctl, topic: str, bootstrap: str, join: Join) -> None:
     """A group that waits, one with members of both protocols, an empty one, a share group and an unknown one."""
     waiting, mixed, empty, share, unknown = (f"{topic}-{kind}" for kind in ("a", "b", "c", "d", "e"))

@@ -1,4 +1,4 @@
-"""Our share consumers (KIP-932) on Apache Kafka 4, beside Java's, with a member that is killed."""
+"""Our share consumers (KIP-932) on Apache Kafka 4 and on our broker, beside Java's, with a member that is killed."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import confluent_kafka
 import pytest
 
+from kctl.admin.groups.offsets import alter_share_offsets
 from kctl.client import (
     AcknowledgeType,
     AsyncProducer,
@@ -35,10 +37,13 @@ from kctl.protocol.apis.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from tests.integration.cli.conftest import KAFKA_4
+from tests.integration.cli.conftest import KAFKA_4, WITH_NEWER_GROUPS
 from tests.peers.apache_kafka import NEWEST_BROKER, java_command
 
-pytestmark = [pytest.mark.parametrize("bootstrap", [KAFKA_4], indirect=True), pytest.mark.timeout(300)]
+pytestmark = [
+    pytest.mark.parametrize("bootstrap", [KAFKA_4, WITH_NEWER_GROUPS], indirect=True),
+    pytest.mark.timeout(300),
+]
 
 WAIT_S = 60
 GROUP = 32
@@ -205,6 +210,51 @@ def test_records_are_accepted_released_rejected_and_renewed(bootstrap: str, topi
             last.wakeup()
             with pytest.raises(WokenUp):
                 await last.poll(60_000)
+
+    asyncio.run(run())
+
+
+def test_members_begin_again_where_an_administrator_sets_the_offset(bootstrap: str, topic: str) -> None:
+    async def run() -> None:
+        await begin_at_the_first_record(bootstrap, topic)
+        await write(bootstrap, topic, range(6), partition=0)
+        async with AsyncShareConsumer(config(bootstrap, topic)) as consumer:
+            await consumer.subscribe([topic])
+            assert [record.offset for record in await some_of(consumer, 6)] == [*range(6)]
+            assert await consumer.commit() == {TopicPartition(topic, 0): None}
+        async with ClusterClient(config(bootstrap, topic).client_settings(), AsyncioTransport()) as client:
+            await alter_share_offsets(client, topic, {TopicPartition(topic, 0): 4})
+        async with AsyncShareConsumer(config(bootstrap, topic)) as consumer:
+            await consumer.subscribe([topic])
+            again = await some_of(consumer, 2)
+            assert [(record.offset, record.delivery_count) for record in again] == [(4, 1), (5, 1)]
+
+    asyncio.run(run())
+
+
+def test_records_of_aborted_transactions_are_not_handed_out(bootstrap: str, topic: str) -> None:
+    async def run() -> None:
+        await begin_at_the_first_record(bootstrap, topic, **{"share.isolation.level": "read_committed"})
+        producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "transactional.id": topic})
+        producer.init_transactions(WAIT_S)
+        for number in range(6):
+            producer.begin_transaction()
+            producer.produce(topic, b"%d" % number, partition=0)
+            producer.flush(WAIT_S)
+            if number % 2:
+                producer.abort_transaction(WAIT_S)
+            else:
+                producer.commit_transaction(WAIT_S)
+        async with AsyncShareConsumer(config(bootstrap, topic)) as consumer:
+            await consumer.subscribe([topic])
+            assert [record.value for record in await some_of(consumer, 3)] == [b"0", b"2", b"4"]
+            assert await consumer.commit() == {TopicPartition(topic, 0): None}
+            producer.begin_transaction()
+            producer.produce(topic, b"open", partition=0)
+            producer.flush(WAIT_S)
+            assert await consumer.poll(500) == []
+            producer.commit_transaction(WAIT_S)
+            assert [record.value for record in await some_of(consumer, 1)] == [b"open"]
 
     asyncio.run(run())
 

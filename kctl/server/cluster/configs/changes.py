@@ -47,6 +47,7 @@ log = logging.getLogger(__name__)
 _TOPICS = "topics/"
 _CLIENTS = ("users/", "clients/", "ips/")
 _BROKERS = "brokers/"
+_GROUPS = "groups/"
 
 
 class ClientConfigs(Protocol):
@@ -100,6 +101,8 @@ class ConfigChanges:
         for entity in ("brokers/<default>", f"brokers/{self._broker_id}"):
             await self._apply(entity)
         await self._apply_topics(await self._zookeeper.children(paths.CONFIG + "/topics"))
+        for group in await self._children(_GROUPS.rstrip("/")):
+            await self._apply(_GROUPS + group)
         await self._load_clients()
 
     def on_watch(self, event: WatchEvent) -> None:
@@ -199,7 +202,10 @@ class ConfigChanges:
             await self._apply_topics([entity.removeprefix(_TOPICS)])
             return
         is_readable, overrides = await self._read(entity)
-        if is_readable:
+        if is_readable and entity.startswith(_GROUPS):
+            group_id = paths.desanitize(entity.removeprefix(_GROUPS))
+            self._invalid.report(entity, *self._view.set_group(group_id, overrides or {}))
+        elif is_readable:
             self._apply_broker(entity, overrides or {})
 
     async def _apply_topics(self, topics: Sequence[str]) -> None:

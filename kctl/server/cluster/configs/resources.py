@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from kctl.config.broker import BROKER_PROPERTIES
 from kctl.config.definition import Property
 from kctl.config.dynamic import ConfigView
+from kctl.config.subjects.groups import GROUP_PROPERTIES, SHARE_PROTOCOL, check_group_overrides
 from kctl.config.topic import TOPIC_PROPERTIES
 from kctl.errors import ApiError, ErrorCode, NoNodeError
 from kctl.limits import CONFIG_PROPERTIES_MAX, Subject, bound
@@ -59,9 +60,11 @@ _BROKERS = "brokers/"
 
 
 def check_access(context: RequestContext, operation: acls.Operation, kind: int, name: str) -> None:
-    """Raise ApiError unless the operation is allowed on a topic or, for a broker and its loggers, on the cluster."""
+    """Raise ApiError unless the operation is allowed on a topic, a group or, for a broker, on the cluster."""
     if kind == ResourceType.TOPIC:
         context.check(operation, acls.ResourceType.TOPIC, name)
+    elif kind == ResourceType.GROUP:
+        context.check(operation, acls.ResourceType.GROUP, name)
     elif kind in {ResourceType.BROKER, ResourceType.BROKER_LOGGER}:
         context.check(operation, acls.ResourceType.CLUSTER, acls.CLUSTER_NAME)
 
@@ -99,7 +102,7 @@ def _check_sizes(overrides: Mapping[str, str]) -> None:
 
 
 class ConfigResources:
-    """The overrides of topics and of this broker."""
+    """The overrides of topics, of groups and of this broker."""
 
     def __init__(
         self,
@@ -115,6 +118,7 @@ class ConfigResources:
         self._configs = configs
         self._metadata = metadata
         self._topics = topics
+        self._protocols = configs.current.group_coordinator_rebalance_protocols
 
     def entity_path(self, resource_type: int, name: str) -> str:
         """Return the path of the overrides below /config.  Raises ApiError if they cannot be altered on this broker."""
@@ -129,6 +133,10 @@ class ConfigResources:
                 return f"{_BROKERS}<default>"
             check_this_broker(name, self._broker_id)
             return f"{_BROKERS}{self._broker_id}"
+        if resource_type == ResourceType.GROUP and SHARE_PROTOCOL in self._protocols:
+            if not name:
+                raise ApiError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
+            return f"groups/{paths.sanitize(name)}"
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
             f"Only topics and brokers can be altered this way, but the resource type is {resource_type}",
@@ -141,12 +149,16 @@ class ConfigResources:
         _check_sizes(overrides)
         if resource_type == ResourceType.TOPIC:
             check_topic_overrides(overrides)
+        elif resource_type == ResourceType.GROUP:
+            check_group_overrides(overrides)
         else:
             await self._configs.validate(overrides, per_broker=bool(name))
         self._policies.check_alteration(ConfigAlteration(ResourceType(resource_type).name, name, requested))
 
     def properties(self, resource_type: int) -> Mapping[str, Property]:
         """Return the properties that this type of resource can have."""
+        if resource_type == ResourceType.GROUP:
+            return GROUP_PROPERTIES
         return TOPIC_PROPERTIES if resource_type == ResourceType.TOPIC else BROKER_PROPERTIES
 
     async def current(self, entity_path: str) -> dict[str, str]:

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from kctl.errors import ApiError, ErrorCode
 from kctl.limits import Subject, bound
-from kctl.model import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, TopicPartition
+from kctl.model import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC, TopicPartition
 from kctl.protocol.apis.leader_and_isr import LeaderAndIsrRequest
 from kctl.protocol.apis.stop_replica import StopReplicaRequest
 from kctl.protocol.apis.update_metadata import UpdateMetadataRequest
@@ -30,6 +30,7 @@ from kctl.server.cluster.control.pieces import (
 )
 from kctl.server.coordination.groups.coordinator import GroupCoordinator
 from kctl.server.coordination.partitions import CoordinatorPartitions
+from kctl.server.coordination.share_state.coordinator import ShareCoordinator
 from kctl.server.coordination.transactions.coordinator import TransactionCoordinator
 from kctl.server.coordination.transactions.ports import DeletedPartitions
 from kctl.server.loop.slices import sliced
@@ -69,6 +70,7 @@ class BrokerControlPlane:
         moves: LogDirMoves,
         groups: GroupCoordinator,
         transactions: TransactionCoordinator,
+        share_coordinator: ShareCoordinator,
         markers: DeletedPartitions,
         metadata_waits: MetadataWaits,
         lease: LeaderLease,
@@ -83,6 +85,7 @@ class BrokerControlPlane:
         self._coordinated: Mapping[str, CoordinatorPartitions[Any]] = {
             GROUP_METADATA_TOPIC: groups.partitions,
             TRANSACTION_STATE_TOPIC: transactions.partitions,
+            SHARE_GROUP_STATE_TOPIC: share_coordinator.partitions,
         }
         self._markers = markers
         self._metadata_waits = metadata_waits

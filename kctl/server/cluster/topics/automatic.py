@@ -15,7 +15,13 @@ from collections.abc import Mapping
 from kctl.config.dynamic import ConfigView
 from kctl.errors import ApiError, ErrorCode, ZooKeeperError
 from kctl.limits import Subject, bound
-from kctl.model import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, topic_name_problem
+from kctl.model import (
+    GROUP_METADATA_TOPIC,
+    INTERNAL_TOPICS,
+    SHARE_GROUP_STATE_TOPIC,
+    TRANSACTION_STATE_TOPIC,
+    topic_name_problem,
+)
 from kctl.server.cluster.topics import placement
 from kctl.server.cluster.topics.plans import PartitionRoom
 from kctl.server.cluster.topics.writer import TopicWriter
@@ -73,7 +79,7 @@ class AutoTopics:
         brokers = self._metadata.racks()
         try:
             PartitionRoom(self._metadata.total_partition_count()).take(partition_count)
-            if name not in {GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC}:
+            if name not in INTERNAL_TOPICS:
                 self._policies.check_creation(
                     TopicCreation(name, partition_count, replication_factor, None, dict(overrides))
                 )
@@ -112,6 +118,20 @@ class AutoTopics:
                     "segment.bytes": str(config.transaction_state_log_segment_bytes),
                     "compression.type": "uncompressed",
                     "min.insync.replicas": str(config.transaction_state_log_min_isr),
+                    "unclean.leader.election.enable": "false",
+                },
+            )
+        if name == SHARE_GROUP_STATE_TOPIC:
+            return (
+                config.share_coordinator_state_topic_num_partitions,
+                config.share_coordinator_state_topic_replication_factor,
+                {
+                    # The share coordinator deletes what is before the last snapshots.
+                    "cleanup.policy": "delete",
+                    "retention.ms": "-1",
+                    "segment.bytes": str(config.share_coordinator_state_topic_segment_bytes),
+                    "min.insync.replicas": str(config.share_coordinator_state_topic_min_isr),
+                    "compression.type": "producer",
                     "unclean.leader.election.enable": "false",
                 },
             )

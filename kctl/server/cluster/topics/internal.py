@@ -6,10 +6,11 @@ Owner: event loop.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Callable, Collection
 from functools import partial
 
-from kctl.errors import ApiError, ErrorCode, NoNodeError
+from kctl.errors import ApiError, ErrorCode, LogDirFailure, NoNodeError
 from kctl.model import GROUP_METADATA_TOPIC, NO_LEADER, TRANSACTION_STATE_TOPIC, TopicPartition
 from kctl.records.salvage import BatchCutter, Piece
 from kctl.server.cluster.topics.automatic import AutoTopics
@@ -180,6 +181,13 @@ class InternalLog:
             failure = log.log_directory.fail(error)
             self._replicas.log_dir_failed(failure)
             raise failure from error
+
+    def cut(self, partition: int, offset: int) -> None:
+        """Delete the records before the offset; see coordinators.ports.PrunedLog.cut."""
+        with contextlib.suppress(ApiError, LogDirFailure):
+            led = self._replicas.partition(self._topic, partition)
+            led.check_leader()
+            led.log.increment_log_start_offset(min(offset, led.high_watermark))
 
     async def until_replicated(self, partition: int) -> None:
         """Return when the high watermark has reached the current end of the log; see coordinators.ports."""

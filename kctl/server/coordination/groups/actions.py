@@ -13,6 +13,8 @@ from kctl.server.coordination.consumer_groups.requests import Allowed, Heartbeat
 from kctl.server.coordination.consumer_groups.state import Change
 from kctl.server.coordination.groups.events import DecideOffsets, Event, ExpireOffsets, ForgetTopics, TimerKey, Token
 from kctl.server.coordination.groups.offsets import OffsetAndMetadata
+from kctl.server.coordination.share_groups.group import Change as ShareChange
+from kctl.server.coordination.share_groups.requests import ResetOutcome, ShareOutcome, StateOfTopics
 
 # The five states of a group and the table of valid transitions.
 
@@ -110,7 +112,7 @@ class GroupOverview:
     group_id: str
     protocol_type: str
     state: str
-    """Of GroupState or ConsumerGroupState."""
+    """Of GroupState, ConsumerGroupState or ShareGroupState."""
     type: GroupType
 
 
@@ -119,6 +121,7 @@ class GroupType(StrEnum):
 
     CLASSIC = "classic"
     CONSUMER = "consumer"
+    SHARE = "share"
 
 
 NO_GENERATION = -1
@@ -173,7 +176,15 @@ class DeleteOffsetsOutcome:
 
 CommitOutcome: TypeAlias = Mapping[TopicPartition, ErrorCode]
 Outcome: TypeAlias = (
-    JoinOutcome | SyncOutcome | LeaveOutcome | DeleteOffsetsOutcome | CommitOutcome | HeartbeatOutcome | ErrorCode
+    JoinOutcome
+    | SyncOutcome
+    | LeaveOutcome
+    | DeleteOffsetsOutcome
+    | CommitOutcome
+    | HeartbeatOutcome
+    | ShareOutcome
+    | ResetOutcome
+    | ErrorCode
 )
 
 
@@ -214,6 +225,8 @@ class PersistTombstones:
     is_group_gone: bool
     consumer: tuple[Change, ...] = ()
     """What deletes the records of a group of the consumer protocol."""
+    share: tuple[ShareChange, ...] = ()
+    """What deletes the records of a share group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +237,29 @@ class PersistConsumerGroup:
     changes: tuple[Change, ...]
     deletes_classic: bool
     """Delete the record of the classic group that it was."""
+
+
+@dataclass(frozen=True, slots=True)
+class PersistShareGroup:
+    """Write changes of a share group to the log.  Results in AppendDone."""
+
+    append_id: int
+    changes: tuple[ShareChange, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class InitializeStates:
+    """Let the share coordinator begin the state of share-partitions.  Results in StatesInitialized."""
+
+    topics: StateOfTopics
+    state_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteStates:
+    """Let the share coordinator delete the state of share-partitions; there is no result."""
+
+    topics: StateOfTopics
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,6 +310,9 @@ Action: TypeAlias = (
     | PersistOffsets
     | PersistTombstones
     | PersistConsumerGroup
+    | PersistShareGroup
+    | InitializeStates
+    | DeleteStates
     | ResolveRegexes
     | ForgetTransaction
     | ScheduleTimer

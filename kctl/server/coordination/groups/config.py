@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from kctl.config.broker import BrokerConfig
 from kctl.records.internal.topics import GROUP_METADATA_VALUE_VERSION, OFFSET_COMMIT_VALUE_VERSION
 from kctl.server.coordination.consumer_groups.requests import ConsumerGroupSettings
+from kctl.server.coordination.share_groups.requests import ShareGroupSettings
 from kctl.server.peers.versions import allows_static_members, group_metadata_value_version, offset_commit_value_version
 
 MINUTE_MS = 60_000
@@ -34,10 +36,14 @@ class GroupConfig:
     allows_static_members: bool = True
     consumer: ConsumerGroupSettings = field(default_factory=ConsumerGroupSettings)
     """group.consumer.*"""
+    share: Callable[[str], ShareGroupSettings] = field(default=lambda _: ShareGroupSettings())
+    """group.share.* and the properties of the group, by group id."""
 
     @classmethod
-    def of(cls, config: BrokerConfig) -> GroupConfig:
-        """Return the settings in the broker's configuration."""
+    def of(
+        cls, config: BrokerConfig, share: Callable[[str], ShareGroupSettings] = lambda _: ShareGroupSettings()
+    ) -> GroupConfig:
+        """Return the settings in the broker's configuration; `share` returns those of a share group."""
         protocol_version = config.inter_broker_protocol_version
         return cls(
             group_min_session_timeout_ms=config.group_min_session_timeout_ms,
@@ -61,6 +67,7 @@ class GroupConfig:
                 assignment_interval_ms=config.group_consumer_assignment_interval_ms,
                 regex_refresh_interval_ms=config.group_consumer_regex_refresh_interval_ms,
             ),
+            share=share,
         )
 
 

@@ -58,7 +58,19 @@ from kctl.server.coordination.hosted import HostedObjects, PeriodicChecks
 from kctl.server.coordination.partitions import CoordinatorPartitions
 from kctl.server.coordination.ports import CoordinatorLog
 from kctl.server.coordination.replies import ParkedCall, Reply, result_of
+from kctl.server.coordination.share_groups.group import NamedPartitions, ShareGroup
+from kctl.server.coordination.share_groups.ports import GroupShareStates, NoShareStates, share_keys
+from kctl.server.coordination.share_groups.requests import (
+    ForgetStates,
+    ResetOutcome,
+    ResetStates,
+    ShareHeartbeat,
+    ShareOutcome,
+    StatesInitialized,
+    check_share_request,
+)
 from kctl.server.loop.slices import pause, sliced, sliced_batches
+from kctl.server.share_partitions.values import ShareKey
 from kctl.system.environment import Clock, Random, Timer
 
 MEMBER_ID_PREFIX_BYTES_MAX = bound(
@@ -125,11 +137,13 @@ class GroupCoordinator:
         offsets_log: CoordinatorLog,
         topics: ClusterTopics | None = None,
         topic_names: Callable[[], Iterable[str]] = tuple,
+        share_states: GroupShareStates | None = None,
         clock: Clock,
         timer: Timer,
         random: Random,
     ) -> None:
-        """`topics` and `topic_names` are for groups of the consumer protocol."""
+        """`topics` and `topic_names` are for groups of the consumer protocol, and `share_states` for share groups."""
+        self._share_states = NoShareStates() if share_states is None else share_states
         self._config = config
         self._random = random
         self._is_active = False
@@ -139,6 +153,7 @@ class GroupCoordinator:
             offsets_log=offsets_log,
             topics=topics,
             topic_names=topic_names,
+            share_states=share_states,
             clock=clock,
             timer=timer,
         )
@@ -261,6 +276,81 @@ class GroupCoordinator:
         consumer = None if hosted is None else hosted.group.consumer
         return error or (ErrorCode.GROUP_ID_NOT_FOUND if consumer is None else ErrorCode.NONE), consumer
 
+    def share_heartbeat(self, group_id: str, request: ShareHeartbeat) -> Reply[ShareOutcome]:
+        """ShareGroupHeartbeat: completes when what it changes is replicated, or at once."""
+        try:
+            check_share_request(group_id, request)
+        except ApiError as refusal:
+            return ShareOutcome(error=refusal.code, message=refusal.message)
+        error = self._status(group_id)
+        if error is ErrorCode.NONE and request.is_joining and self._runner.metadata_bytes > MEMBERS_METADATA_BYTES_MAX:
+            error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        error = error or self._creation_error(group_id)
+        if error is ErrorCode.NONE and group_id not in self._groups and not request.is_joining:
+            error = ErrorCode.GROUP_ID_NOT_FOUND
+        if error is not ErrorCode.NONE:
+            kind = "Group" if request.is_leaving else "Share group"
+            message = f"{kind} {group_id} not found." if error is ErrorCode.GROUP_ID_NOT_FOUND else None
+            return ShareOutcome(error=error, message=message)
+        call: ParkedCall[ShareOutcome] = ParkedCall()
+        self._run_or_create(group_id, replace(request, token=call))
+        return call.reply()
+
+    def find_share_group(self, group_id: str) -> ShareGroup:
+        """Return a share group on this broker.
+
+        Raises ApiError: GROUP_ID_NOT_FOUND for a group that is missing or of another type.
+        """
+        error = self._status(group_id)
+        if error is not ErrorCode.NONE:
+            raise ApiError(error)
+        hosted = self._groups.get(group_id)
+        if hosted is None or hosted.group.share is None:
+            what = "not found" if hosted is None else "is not a share group"
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
+        return hosted.group.share
+
+    async def reset_share_states(self, group_id: str, offsets: Mapping[ShareKey, tuple[str, int]]) -> None:
+        """Set start offsets of a share group without members; the names of the topics are beside the offsets.
+
+        A group that does not exist is created, as by Kafka.  Raises ApiError.
+        """
+        error = self._status(group_id) or self._creation_error(group_id)
+        if error is not ErrorCode.NONE:
+            raise ApiError(error)
+        topics: dict[UUID, NamedPartitions] = {}
+        for key, (name, _) in offsets.items():
+            before = topics.get(key.topic_id, NamedPartitions(name, frozenset()))
+            topics[key.topic_id] = NamedPartitions(name, before.numbers | {key.partition})
+        call: ParkedCall[ResetOutcome] = ParkedCall()
+        self._run_or_create(group_id, ResetStates(call, topics))
+        outcome = await result_of(call.reply())
+        if outcome.error is not ErrorCode.NONE:
+            raise ApiError(outcome.error)
+        for key, (_, offset) in offsets.items():
+            await self._share_states.initialize(key, outcome.state_epoch, offset)
+        hosted = self._groups.get(group_id)
+        if hosted is not None:
+            self._runner.run(hosted, StatesInitialized(topics, is_over=False))
+
+    async def delete_share_states(self, group_id: str, topic_ids: Collection[UUID] | None = None) -> None:
+        """Delete the state of some topics, or all, of a share group without members.  Raises ApiError."""
+        share = self.find_share_group(group_id)
+        if not share.is_empty:
+            raise ApiError(ErrorCode.NON_EMPTY_GROUP)
+        known = share.partitions.known()
+        chosen = {topic_id: named for topic_id, named in known.items() if topic_ids is None or topic_id in topic_ids}
+        for key, _ in share_keys(group_id, chosen):
+            await self._share_states.delete(key)
+        hosted = self._groups.get(group_id)
+        if hosted is None:
+            raise ApiError(ErrorCode.NOT_COORDINATOR)
+        call: ParkedCall[ResetOutcome] = ParkedCall()
+        self._runner.run(hosted, ForgetStates(call, frozenset(chosen)))
+        outcome = await result_of(call.reply())
+        if outcome.error is not ErrorCode.NONE:
+            raise ApiError(outcome.error)
+
     def is_missing(self, group_id: str) -> bool:
         """Return whether this broker coordinates the group, and there is no such group."""
         return group_id not in self._groups and self._status(group_id, may_be_empty=True) is ErrorCode.NONE
@@ -335,7 +425,7 @@ class GroupCoordinator:
         """DescribeGroups: a group that does not exist, or is of the consumer protocol, is described as dead."""
         error = self._status(group_id, may_be_empty=True)
         hosted = self._groups.get(group_id) if error is ErrorCode.NONE else None
-        is_described = hosted is not None and hosted.group.consumer is None
+        is_described = hosted is not None and hosted.group.consumer is None and hosted.group.share is None
         return error, hosted.group.describe() if hosted is not None and is_described else DEAD_GROUP
 
     async def groups(
@@ -382,6 +472,14 @@ class GroupCoordinator:
         hosted = self._groups.get(group_id)
         if error is not ErrorCode.NONE or hosted is None:
             return error or ErrorCode.GROUP_ID_NOT_FOUND
+        if hosted.group.share is not None:
+            try:
+                await self.delete_share_states(group_id)
+            except ApiError as refusal:
+                return refusal.code
+            hosted = self._groups.get(group_id)
+            if hosted is None:
+                return ErrorCode.NOT_COORDINATOR
         call: ParkedCall[ErrorCode] = ParkedCall()
         self._runner.run(hosted, DeleteGroup(call))
         return await result_of(call.reply())

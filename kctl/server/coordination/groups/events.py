@@ -7,7 +7,7 @@ create events without a token, and the coordinator adds it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias
 
@@ -16,6 +16,15 @@ from kctl.model import ProducerIdAndEpoch, TopicPartition
 from kctl.server.coordination.consumer_groups.group import Changes
 from kctl.server.coordination.consumer_groups.requests import HeartbeatOutcome, HeartbeatRequest
 from kctl.server.coordination.groups.offsets import OffsetAndMetadata
+from kctl.server.coordination.share_groups.requests import (
+    ForgetStates,
+    ResetOutcome,
+    ResetStates,
+    ShareHeartbeat,
+    ShareOutcome,
+    StateOfTopics,
+    StatesInitialized,
+)
 
 Token: TypeAlias = object
 Protocols: TypeAlias = tuple[tuple[str, bytes], ...]
@@ -42,6 +51,8 @@ class TimerKind(StrEnum):
     """The session of a member of the consumer protocol."""
     REVOCATION = "revocation"
     """The time that such a member has to revoke partitions."""
+    SHARE_SESSION = "share session"
+    """The session of a member of a share group."""
 
 
 class TimerKey(NamedTuple):
@@ -232,7 +243,11 @@ class Unload:
 
 
 Event: TypeAlias = (
-    JoinRequest
+    ShareHeartbeat
+    | StatesInitialized
+    | ResetStates
+    | ForgetStates
+    | JoinRequest
     | SyncRequest
     | Heartbeat
     | LeaveRequest
@@ -308,4 +323,20 @@ class ConsumerAppend:
     """The group did not exist, or was a classic one."""
 
 
-Append: TypeAlias = AssignmentAppend | ReplacementAppend | EmptyAppend | CommitAppend | ConsumerAppend
+@dataclass(slots=True)
+class ShareAppend:
+    """Changes of a share group that are being written."""
+
+    saved: dict[str, object] | None
+    """The group before them."""
+    waiting: list[tuple[Token, ShareOutcome | ResetOutcome]]
+    """Requests, whose outcome is valid when the changes are replicated."""
+    fenced: tuple[str, ...] = ()
+    """The members that were removed."""
+    initialize: StateOfTopics = field(default_factory=dict)
+    """What the share coordinator begins afterwards."""
+    is_created: bool = False
+    """The group did not exist."""
+
+
+Append: TypeAlias = AssignmentAppend | ReplacementAppend | EmptyAppend | CommitAppend | ConsumerAppend | ShareAppend

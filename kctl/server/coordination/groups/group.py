@@ -67,6 +67,7 @@ from kctl.server.coordination.groups.actions import (
 from kctl.server.coordination.groups.config import GroupConfig
 from kctl.server.coordination.groups.events import Append, AssignmentAppend, Now, Protocols, Token
 from kctl.server.coordination.groups.offsets import CommittedOffsets
+from kctl.server.coordination.share_groups.group import ShareGroup
 
 GROUP_SUBSCRIBED_TOPICS_MAX = bound(
     Subject.COORDINATION,
@@ -311,6 +312,8 @@ class Group:
         self.offsets = CommittedOffsets()
         self.consumer: ConsumerGroup | None = None
         """Its members, if it is a group of the consumer protocol; it is Empty otherwise then."""
+        self.share: ShareGroup | None = None
+        """Its members and partitions, if it is a share group; it is Empty otherwise then."""
         self.topics: ClusterTopics = NoTopics()
         self.sessions: dict[str, int] = {}
         """When the session of each member of the consumer protocol ends; each has a timer."""
@@ -342,23 +345,26 @@ class Group:
             and not self.members
             and not self.pending_members
             and not self.appends
+            and (self.share is None or not self.share.is_stored)
         )
 
     @property
     def has_no_members(self) -> bool:
-        """True if there are no members of either protocol."""
-        return self.state is GroupState.EMPTY and (self.consumer is None or self.consumer.is_empty)
+        """True if there are no members of any protocol."""
+        has_newer = (self.consumer or self.share) is not None and self.member_count > 0
+        return self.state is GroupState.EMPTY and not has_newer
 
     @property
     def state_name(self) -> str:
         """The state, as clients see it."""
-        is_consumer = self.consumer is not None and self.state is not GroupState.DEAD
-        return self.consumer.state.value if is_consumer and self.consumer is not None else self.state.value
+        newer = self.consumer or self.share
+        return self.state.value if newer is None or self.state is GroupState.DEAD else newer.state.value
 
     @property
     def member_count(self) -> int:
-        """The number of members of either protocol."""
-        return len(self.members) if self.consumer is None else len(self.consumer.members)
+        """The number of members of whatever protocol."""
+        newer = self.consumer or self.share
+        return len(self.members) if newer is None else len(newer.members)
 
     def forget_classic(self) -> None:
         """Forget the generation of a classic group that has become one of the consumer protocol."""
@@ -421,13 +427,16 @@ class Group:
         """Return True if members subscribe to the topic, or if their subscriptions cannot be parsed."""
         if self.consumer is not None:
             return self.consumer.is_subscribed_to(topic)
+        if self.share is not None:
+            return topic in self.share.topic_counts
         return self.subscribed_topics is None or topic in self.subscribed_topics
 
     @property
     def metadata_bytes(self) -> int:
         """The size of all members with their ids, protocols and metadata, and of ids that were given to new members."""
-        consumer_bytes = 0 if self.consumer is None else self.consumer.memory_bytes
-        return self._protocol_support.metadata_bytes + self._ids_bytes + consumer_bytes
+        newer = self.consumer or self.share
+        newer_bytes = 0 if newer is None else newer.memory_bytes
+        return self._protocol_support.metadata_bytes + self._ids_bytes + newer_bytes
 
     def add_pending(self, member_id: str) -> None:
         """Add a member id with which no client has joined yet."""
@@ -631,6 +640,8 @@ class Group:
         """Return the group for ListGroups."""
         if self.consumer is not None:
             return GroupOverview(self.group_id, CONSUMER_PROTOCOL_TYPE, self.state_name, GroupType.CONSUMER)
+        if self.share is not None:
+            return GroupOverview(self.group_id, GroupType.SHARE.value, self.state_name, GroupType.SHARE)
         return GroupOverview(self.group_id, self.protocol_type or "", self.state_name, GroupType.CLASSIC)
 
     def _read_subscriptions(self) -> frozenset[str] | None:

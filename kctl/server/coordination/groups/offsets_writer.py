@@ -22,11 +22,13 @@ from kctl.server.coordination.groups.actions import (
     PersistConsumerGroup,
     PersistGroup,
     PersistOffsets,
+    PersistShareGroup,
     PersistTombstones,
 )
 from kctl.server.coordination.groups.config import GroupConfig
 from kctl.server.coordination.groups.records import (
     consumer_group_records,
+    deleted_records,
     group_record,
     group_record_in_pieces,
     offset_records,
@@ -36,6 +38,7 @@ from kctl.server.coordination.groups.records import (
 from kctl.server.coordination.partitions import LedPartition
 from kctl.server.coordination.ports import AppendOutcome, CoordinatorLog
 from kctl.server.coordination.replies import append_or_refuse, refused
+from kctl.server.coordination.share_groups.records import share_group_records
 from kctl.system.environment import Clock
 from kctl.system.steps import Steps
 
@@ -106,9 +109,19 @@ class OffsetsWriter:
         def batch() -> bytes:
             now_ms = self._clock.now_ms()
             records = tombstones(group_id, action.partitions, is_group_gone=action.is_group_gone, timestamp_ms=now_ms)
-            return self._batch(records + consumer_group_records(group_id, action.consumer, now_ms))
+            return self._batch(records + deleted_records(group_id, action.consumer, action.share, now_ms))
 
         self._append(partition, group_id, batch, required_acks=NO_ACKS)
+
+    def share_group(
+        self, partition: LedPartition[Any], group_id: str, action: PersistShareGroup
+    ) -> AppendOutcome | asyncio.Future[AppendOutcome]:
+        """Write changes of a share group, in one batch."""
+
+        def batch() -> bytes:
+            return self._batch(share_group_records(group_id, action.changes, self._clock.now_ms()))
+
+        return self._append(partition, group_id, batch, required_acks=self._required_acks)
 
     def consumer_group(
         self, partition: LedPartition[Any], group_id: str, action: PersistConsumerGroup

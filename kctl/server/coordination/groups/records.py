@@ -39,6 +39,11 @@ from kctl.server.coordination.groups.config import GroupConfig
 from kctl.server.coordination.groups.group import Group
 from kctl.server.coordination.groups.offsets import AppendedOffset, OffsetAndMetadata, Packed, pack, unpack
 from kctl.server.coordination.replay import pass_over
+from kctl.server.coordination.share_groups import records as share_groups
+from kctl.server.coordination.share_groups.group import Change as ShareChange
+from kctl.server.coordination.share_groups.group import Key as ShareKey
+from kctl.server.coordination.share_groups.group import RecordType as ShareRecordType
+from kctl.server.coordination.share_groups.group import ShareGroup
 from kctl.system.steps import Steps
 
 # Converts between a group and its records in `__consumer_offsets`.
@@ -130,6 +135,14 @@ def consumer_group_records(group_id: str, changes: Iterable[Change], timestamp_m
     ]
 
 
+def deleted_records(
+    group_id: str, consumer: Iterable[Change], share: Iterable[ShareChange], timestamp_ms: int
+) -> list[Record]:
+    """Return the tombstones of a group of one of the newer types."""
+    records = consumer_group_records(group_id, consumer, timestamp_ms)
+    return records + share_groups.share_group_records(group_id, share, timestamp_ms)
+
+
 def read_committed_offset(value: bytes, log_offset: int) -> Packed:
     """Return the committed offset in a record of the batch at `log_offset`.  Raises MalformedRequest.
 
@@ -217,6 +230,7 @@ def _member_snapshot(member: MemberMetadata) -> MemberSnapshot:
 
 KEY_VERSION_BYTES = 2
 GROUP_KEY = Key(RecordType.GROUP)
+SHARE_GROUP_KEY = ShareKey(ShareRecordType.GROUP)
 _PARTITION = struct.Struct(">i")
 
 
@@ -248,6 +262,7 @@ class GroupPlayback:
     def __init__(self) -> None:
         self._groups: dict[str, GroupSnapshot] = {}
         self._consumer_groups: dict[str, ConsumerGroup] = {}
+        self._share_groups: dict[str, ShareGroup] = {}
         self._places: dict[bytes, _Place] = {}
         self._topics: defaultdict[str, dict[int, TopicPartition]] = defaultdict(dict)
         self._offsets: defaultdict[str, dict[TopicPartition, Packed]] = defaultdict(dict)
@@ -268,7 +283,9 @@ class GroupPlayback:
             self._offset(self._place(decoded, key), decoded.partition, record.value, header)
         elif isinstance(decoded, GroupMetadataKey):
             self._group(decoded.group, record.value)
-        elif isinstance(decoded, UnknownKey) and not self._consumer_group(key, record.value):
+        elif isinstance(decoded, UnknownKey) and not (
+            self._consumer_group(key, record.value) or self._share_group(key, record.value)
+        ):
             pass_over(decoded)
 
     def marker(self, record: Record, header: BatchHeader) -> None:
@@ -302,9 +319,11 @@ class GroupPlayback:
             group = Group.restored(group_id, config, self._groups.pop(group_id))
             self._restore_offsets(group, pending.pop(group_id, []))
             yield group
-        for group_id in chain(list(self._consumer_groups), list(self._offsets), list(pending)):
+        newer = chain(list(self._consumer_groups), list(self._share_groups))
+        for group_id in chain(newer, list(self._offsets), list(pending)):
             group = Group(group_id, config)
             group.consumer = self._consumer_groups.pop(group_id, None)
+            group.share = self._share_groups.pop(group_id, None)
             self._restore_offsets(group, pending.pop(group_id, []))
             # The records of an empty group of the consumer protocol are deleted when it expires.
             is_stored = group.consumer is not None and group.consumer.is_stored
@@ -355,6 +374,19 @@ class GroupPlayback:
             self._groups.pop(group_id, None)
         if change == (GROUP_KEY, None):
             del self._consumer_groups[group_id]
+        return True
+
+    def _share_group(self, key: bytes, value: bytes | None) -> bool:
+        """Apply a record of a share group; return False if it is of another kind."""
+        decoded = share_groups.decode_key(key)
+        if decoded is None:
+            return False
+        group_id, changed = decoded
+        group = self._share_groups.setdefault(group_id, ShareGroup())
+        decoded_value = None if value is None else share_groups.decode_value(changed.type, value)
+        group.apply(ShareChange(changed, decoded_value))
+        if (changed, value) == (SHARE_GROUP_KEY, None):
+            del self._share_groups[group_id]
         return True
 
     def _group(self, group_id: str, value: bytes | None) -> None:

@@ -15,12 +15,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import chain, islice
-from typing import assert_never, cast
+from typing import Any, assert_never, cast
+from uuid import UUID
 
-from kctl.errors import ErrorCode
+from kctl.errors import ErrorCode, KctlError
 from kctl.limits import GROUP_MEMBERS_PER_STEP_MAX, REQUEST_ELEMENTS_PER_SLICE_MAX
 from kctl.model import GROUP_METADATA_TOPIC, TopicPartition
 from kctl.server.coordination.consumer_groups.regex.automaton import find_topics
@@ -29,13 +30,16 @@ from kctl.server.coordination.consumer_groups.state import ClusterTopics
 from kctl.server.coordination.groups.actions import (
     Action,
     CancelTimer,
+    DeleteStates,
     Discard,
     ForgetTransaction,
     GroupCounts,
     GroupState,
+    InitializeStates,
     PersistConsumerGroup,
     PersistGroup,
     PersistOffsets,
+    PersistShareGroup,
     PersistTombstones,
     Removals,
     Repeat,
@@ -67,7 +71,11 @@ from kctl.server.coordination.hosted import HostedObjects, Turns, taken, visit_a
 from kctl.server.coordination.partitions import LedPartition, play_back
 from kctl.server.coordination.ports import AppendOutcome, CoordinatorLog, outcome_of
 from kctl.server.coordination.replies import ParkedCall
+from kctl.server.coordination.share_groups.group import NamedPartitions
+from kctl.server.coordination.share_groups.ports import GroupShareStates, NoShareStates, share_keys
+from kctl.server.coordination.share_groups.requests import ShareHeartbeat, StatesInitialized
 from kctl.server.loop.slices import run_steps, sliced_batches
+from kctl.server.share_partitions.values import NO_OFFSET
 from kctl.system.environment import Clock, Timer, TimerTask
 
 log = logging.getLogger(__name__)
@@ -131,10 +139,11 @@ class GroupRunner:
         offsets_log: CoordinatorLog,
         topics: ClusterTopics | None = None,
         topic_names: Callable[[], Iterable[str]] = tuple,
+        share_states: GroupShareStates | None = None,
         clock: Clock,
         timer: Timer,
     ) -> None:
-        """`topics` and `topic_names` are for groups of the consumer protocol."""
+        """`topics` and `topic_names` are for groups of the consumer protocol, and `share_states` for share groups."""
         self._turns = Turns(timer, GROUPS_PER_TURN)
         self._replies = Turns(timer, REPLIES_PER_TURN)
         self._pieces = Turns(timer, 1)
@@ -149,6 +158,7 @@ class GroupRunner:
         self._log = offsets_log
         self._topics = NoTopics() if topics is None else topics
         self._topic_names = topic_names
+        self._share_states = NoShareStates() if share_states is None else share_states
         self._resolutions: set[asyncio.Task[None]] = set()
         self._writer = OffsetsWriter(offsets_log, config, clock)
         self._clock = clock
@@ -177,7 +187,7 @@ class GroupRunner:
         group = hosted.group
         while inbox:
             state, generation = group.state, group.generation
-            epoch = 0 if group.consumer is None else group.consumer.epoch.epoch
+            epoch = _epoch_of(group)
             event = inbox.popleft()
             is_of_all = isinstance(event, _EVENTS_OF_ALL)
             waiting: deque[Respond] = deque()
@@ -199,7 +209,7 @@ class GroupRunner:
                 self.counts.completed_rebalances += 1
             # One line is enough for all groups of a partition, or of a check.
             is_changed = group.state is not state or group.generation != generation
-            if group.consumer is not None and isinstance(event, HeartbeatRequest | TimerFired):
+            if isinstance(event, HeartbeatRequest | ShareHeartbeat | TimerFired):
                 self._log_epoch(group, epoch)
             if is_changed and not is_of_all and not isinstance(event, Unload):
                 self._log_change(group, state)
@@ -374,6 +384,14 @@ class GroupRunner:
                 self._batches += 1
                 outcome = self._writer.consumer_group(hosted.partition, hosted.group.group_id, action)
                 self._await_append(hosted, action.append_id, outcome, inbox)
+            case PersistShareGroup():
+                self._batches += 1
+                outcome = self._writer.share_group(hosted.partition, hosted.group.group_id, action)
+                self._await_append(hosted, action.append_id, outcome, inbox)
+            case InitializeStates():
+                self._begin(self._initialize(hosted, action), f"share-states-{hosted.group.group_id}")
+            case DeleteStates():
+                self._begin(self._delete_states(hosted.group.group_id, action), "delete-share-states")
             case ResolveRegexes():
                 self._resolve(hosted, action)
             case ForgetTransaction():
@@ -435,7 +453,33 @@ class GroupRunner:
                 log.exception("cannot match the regular expressions of a group group=%s", hosted.group.group_id)
             self.run(hosted, RegexesResolved(matching, version))
 
-        task = asyncio.get_running_loop().create_task(resolve(), name=f"regexes-{hosted.group.group_id}")
+        self._begin(resolve(), f"regexes-{hosted.group.group_id}")
+
+    async def _initialize(self, hosted: HostedGroup, action: InitializeStates) -> None:
+        """Let the share coordinator begin states, one after the other; the next heartbeat repeats what has failed."""
+        done: dict[UUID, NamedPartitions] = {}
+        try:
+            for key, name in share_keys(hosted.group.group_id, action.topics):
+                await self._share_states.initialize(key, action.state_epoch, NO_OFFSET)
+                before = done.get(key.topic_id)
+                numbers = frozenset({key.partition}) | (frozenset() if before is None else before.numbers)
+                done[key.topic_id] = NamedPartitions(name, numbers)
+        except KctlError as error:
+            message = "cannot begin the state of share-partitions group=%s error=%s"
+            log.warning(message, hosted.group.group_id, error)
+        finally:
+            if self.hosted.get(hosted.group.group_id) is hosted:
+                self.run(hosted, StatesInitialized(done))
+
+    async def _delete_states(self, group_id: str, action: DeleteStates) -> None:
+        try:
+            for key, _ in share_keys(group_id, action.topics):
+                await self._share_states.delete(key)
+        except KctlError as error:
+            log.warning("cannot delete the state of share-partitions group=%s error=%s", group_id, error)
+
+    def _begin(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = asyncio.get_running_loop().create_task(work, name=name)
         self._resolutions.add(task)
         task.add_done_callback(self._resolutions.discard)
 
@@ -468,12 +512,11 @@ class GroupRunner:
         self.hosted.remove(hosted.group.group_id, hosted)
 
     def _log_epoch(self, group: Group, before: int) -> None:
-        consumer = group.consumer
-        if consumer is None or consumer.epoch.epoch == before:
+        epoch = _epoch_of(group)
+        if epoch in {0, before}:
             return
         message = "group epoch changed broker=%d group=%s from=%d to=%d members=%d state=%s"
-        epoch, count = consumer.epoch.epoch, len(consumer.members)
-        log.info(message, self._broker_id, group.group_id, before, epoch, count, consumer.state)
+        log.info(message, self._broker_id, group.group_id, before, epoch, group.member_count, group.state_name)
 
     def _log_change(self, group: Group, before: GroupState) -> None:
         log.info(
@@ -486,6 +529,12 @@ class GroupRunner:
             len(group.members),
             group.leader,
         )
+
+
+def _epoch_of(group: Group) -> int:
+    """Return the epoch of a group of one of the newer types; 0 for a classic one."""
+    newer = group.consumer or group.share
+    return 0 if newer is None else newer.epoch.epoch
 
 
 def _call_of(action: Respond) -> ParkedCall[object]:

@@ -32,6 +32,7 @@ from kctl.server.coordination.groups.events import (
     Now,
     RegexesResolved,
     ReplacementAppend,
+    ShareAppend,
     SyncRequest,
     TimerFired,
     TimerKind,
@@ -72,7 +73,22 @@ from kctl.server.coordination.groups.rules.rebalance import (
     step_through,
     sync_time_is_up,
 )
+from kctl.server.coordination.groups.rules.share_group import (
+    forget_states,
+    hear_share_member,
+    reset_states,
+    share_append_done,
+    share_session_ended,
+    start_share_sessions,
+    store_initialized,
+)
 from kctl.server.coordination.replay import commit_error, group_error, heartbeat_error
+from kctl.server.coordination.share_groups.requests import (
+    ForgetStates,
+    ResetStates,
+    ShareHeartbeat,
+    StatesInitialized,
+)
 
 
 def step(group: Group, event: Event, now: Now) -> list[Action]:
@@ -94,6 +110,14 @@ def step(group: Group, event: Event, now: Now) -> list[Action]:
             _timer_fired(group, event, now, out)
         case HeartbeatRequest():
             hear_member(group, event, now, out)
+        case ShareHeartbeat():
+            hear_share_member(group, event, now, out)
+        case StatesInitialized():
+            store_initialized(group, event, now, out)
+        case ResetStates():
+            reset_states(group, event, now, out)
+        case ForgetStates():
+            forget_states(group, event, now, out)
         case RegexesResolved():
             store_resolved(group, event, now, out)
         case JoinRequest():
@@ -139,6 +163,8 @@ def _append_done(group: Group, event: AppendDone, now: Now, out: list[Action]) -
             pass
         case ConsumerAppend():
             consumer_append_done(group, append, heartbeat_error(event.error), out, is_written=event.is_written)
+        case ShareAppend():
+            share_append_done(group, append, heartbeat_error(event.error), out, is_written=event.is_written)
         case _:
             assert_never(append)
 
@@ -153,6 +179,8 @@ def _timer_fired(group: Group, event: TimerFired, now: Now, out: list[Action]) -
             sync_time_is_up(group, now, out)
         case TimerKind.CONSUMER_SESSION:
             consumer_session_ended(group, event.key.member_id, now, out)
+        case TimerKind.SHARE_SESSION:
+            share_session_ended(group, event.key.member_id, now, out)
         case TimerKind.REVOCATION:
             revocation_overdue(group, event.key.member_id, now, out)
         case _:
@@ -173,6 +201,7 @@ def _loaded(group: Group, now: Now, out: list[Action]) -> None:
             yield of_one
 
     start_sessions(group, now, out)
+    start_share_sessions(group, now, out)
     if group.is_over_capacity:
         start_rebalance_if_possible(group, now, out)
     step_through(group, len(group.members), work(), out)

@@ -37,6 +37,7 @@ from kctl.server.coordination.groups.group import Group
 from kctl.server.coordination.groups.offsets import OffsetAndMetadata
 from kctl.server.coordination.groups.rules.consumer_group import tombstones_of
 from kctl.server.coordination.groups.rules.rebalance import expect_heartbeat
+from kctl.server.coordination.groups.rules.share_group import forget_share_topics
 
 
 def commit(group: Group, event: CommitRequest, now: Now, out: list[Action]) -> None:
@@ -124,6 +125,7 @@ def delete_offsets(group: Group, event: DeleteOffsets, now: Now, out: list[Actio
 
 def forget_topics(group: Group, event: ForgetTopics, now: Now, out: list[Action]) -> None:
     """Remove the commits of deleted topics: a new topic of the same name starts without commits."""
+    forget_share_topics(group, event.topics, now, out)
     some = _next_partitions(event, group.offsets.known, out)
     forgotten = [tp for tp in some if tp.topic in event.topics]
     if forgotten:
@@ -161,6 +163,8 @@ def java_length(text: str) -> int:
 def _commit_error(group: Group, event: CommitRequest) -> ErrorCode:
     if group.state is GroupState.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if group.share is not None:
+        return ErrorCode.GROUP_ID_NOT_FOUND
     if group.consumer is not None:
         consumer, topics, epoch = group.consumer, group.topics, event.generation
         knows = event.knows_epochs
@@ -184,6 +188,8 @@ def _transactional_commit_error(group: Group, event: TransactionalCommit) -> Err
     """KIP-447: a member of an older generation must not commit for partitions that are assigned to another one."""
     if group.state is GroupState.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if group.share is not None:
+        return ErrorCode.GROUP_ID_NOT_FOUND
     if group.consumer is not None:
         instance_id, epoch = event.group_instance_id, event.generation
         return transactional_commit_error(
@@ -258,6 +264,7 @@ def _remove_group(group: Group, removed: list[TopicPartition], now: Now, out: li
     group.transition_to(GroupState.DEAD, now)
     has_record = group.generation > 0
     consumer = tombstones_of(group)
-    if removed or has_record or consumer:
-        out.append(PersistTombstones(tuple(removed), is_group_gone=has_record, consumer=consumer))
+    share = () if group.share is None else tuple(group.share.tombstones())
+    if removed or has_record or consumer or share:
+        out.append(PersistTombstones(tuple(removed), is_group_gone=has_record, consumer=consumer, share=share))
     out.append(Discard())

@@ -65,6 +65,8 @@ def hear_member(group: Group, event: HeartbeatRequest, now: Now, out: list[Actio
 
 def _check_convertible(group: Group, event: HeartbeatRequest) -> None:
     """Raise ApiError(GROUP_ID_NOT_FOUND) unless the member creates the group, or converts one without members."""
+    if group.share is not None:
+        raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group.group_id} is not a consumer group.")
     if not event.is_joining and group.protocol_type is None and not group.members:
         raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {group.group_id} not found.")
     if not event.is_joining:
