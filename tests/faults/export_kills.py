@@ -117,6 +117,9 @@ class Steps:
 class Trial:
     """The exports of one seed."""
 
+    options: Sequence[str] = ("--target-file-size", "16k")
+    """Of each export."""
+
     def __init__(
         self,
         bootstrap: str,
@@ -167,14 +170,18 @@ class Trial:
                 self._produce(self._transactions())
                 producing = threading.Thread(target=self._produce, args=(self._transactions(),))
                 producing.start()
-                if self._steps is not None and number % 2 and self._steps.usual:
-                    self._export(before_step=self._random.choice(self._steps.usual))
-                else:
-                    self._export(kill_after_s=self._random.uniform(0.2, 0.9) * self._usual_s)
+                self._export_killed(number)
                 producing.join()
         self._export()
         problems = [reader.problem for reader in self._readers if reader.problem]
         return "; ".join(problems) or difference(duckdb_rows(self._lake), self._lake.delivered(), None, is_exact=True)
+
+    def _export_killed(self, number: int) -> None:
+        """One export of a round, which is killed at a step or a time unless it ends before."""
+        if self._steps is not None and number % 2 and self._steps.usual:
+            self._export(before_step=self._random.choice(self._steps.usual))
+        else:
+            self._export(kill_after_s=self._random.uniform(0.2, 0.9) * self._usual_s)
 
     @staticmethod
     def _end_spark(process: subprocess.Popen[str]) -> None:
@@ -185,11 +192,14 @@ class Trial:
     def summary(self) -> str:
         """What happened."""
         return (
-            f"{self._kills} exports killed, {self._killed_at_steps} of them at steps, {self._finished} finished, "
-            f"{len(self._topic.rows)} records, "
+            f"{self.counts()}, {len(self._topic.rows)} records, "
             f"{' and '.join(str(reader.queries) for reader in self._readers)} queries"
             + (f", {self._compactor.merged} compactions" if self._compactor else "")
         )
+
+    def counts(self) -> str:
+        """How many exports there were."""
+        return f"{self._kills} exports killed, {self._killed_at_steps} of them at steps, {self._finished} finished"
 
     def _transactions(self) -> list[tuple[str, int]]:
         """What to produce: how, and how many records."""
@@ -199,15 +209,19 @@ class Trial:
 
     def _produce(self, transactions: Iterable[tuple[str, int]]) -> None:
         for kind, count in transactions:
-            entries = [{"value": b"%d" % n * 50, "partition": n * 7 % PARTITIONS} for n in range(count)]
+            entries = self._entries(count)
             if kind == "aborted":
                 self._topic.produce_aborted(entries, f"{self._topic.name}-aborted")
             else:
                 self._topic.produce(entries, transactional_id=kind and f"{self._topic.name}-{kind}")
 
+    def _entries(self, count: int) -> list[dict[str, Any]]:
+        """Arguments of Producer.produce."""
+        return [{"value": b"%d" % n * 50, "partition": n * 7 % PARTITIONS} for n in range(count)]
+
     def _export(self, *, kill_after_s: float | None = None, before_step: Step | None = None) -> None:
         """One export: to its end, or killed after a time or before a step."""
-        command = export_command(self._topic, self._target, "--table", self._table, "--target-file-size", "16k")
+        command = export_command(self._topic, self._target, "--table", self._table, *self.options)
         scratch = self._target.with_name(f"{self._target.name}-scratch")
         scratch.mkdir(exist_ok=True)
         trace = scratch / "trace"

@@ -22,9 +22,10 @@ from kctl.errors import UsageError
 from kctl.system.user_files import read_regular
 from kctl.tables.commits.layout import PARQUET_MARK
 from kctl.tables.engines.session import SparkSettings
-from kctl.tables.exec.schema.column_types import Format
+from kctl.tables.exec.schema.column_types import ChangeFormat, Format
 from kctl.tables.exec.selection.partitioning import Partitioning
 from kctl.tables.exec.selection.row_selection import HEADER_LIST, HeaderForm, RowSelection
+from kctl.tables.exec.selection.upserts import UpsertOptions
 from kctl.tables.exec.targets.target import parse_target
 from kctl.tables.formats.kinds import TableKind, TableOptions
 from kctl.tables.plans.cluster_view import TopicSelection
@@ -53,6 +54,7 @@ METRICS_LISTEN_DEFAULT = "127.0.0.1"
         "kctl export orders --to lake/ --table iceberg --value avro --schema-registry http://127.0.0.1:8081",
         "kctl export orders --to lake/ --value json --dead-letter-topic orders-bad",
         "kctl export orders --to lake/ --partition-by date --time-zone Europe/Berlin",
+        "kctl export shop.customers --to lake/ --table delta --mode upsert --value json --change-format debezium",
         "kctl export orders --to s3://lake/orders --follow --every 5m --metrics-port 9309",
     ),
 )
@@ -238,6 +240,38 @@ def export(
             "the commit.",
         ),
     ] = None,
+    mode: Annotated[
+        Literal["append", "upsert"],
+        typer.Option(
+            "--mode",
+            help="What the table has: a row for each record, or the current row of each key, without deleted ones.",
+        ),
+    ] = "append",
+    key_fields: Annotated[
+        str,
+        typer.Option(
+            "--key-fields",
+            metavar="FIELD,...",
+            help="With --mode upsert: fields of the values that are the key, as id.  Default: the key of the record.",
+        ),
+    ] = "",
+    order_by: Annotated[
+        str,
+        typer.Option(
+            "--order-by",
+            metavar="FIELD",
+            help="With --mode upsert: the row with the highest value of this field, or of timestamp, is the current "
+            "one.  Default: the one with the highest offset.",
+        ),
+    ] = "",
+    change_format: Annotated[
+        Literal["none", "debezium"],
+        typer.Option(
+            "--change-format",
+            help="With --mode upsert: what values are: rows, of which null deletes one, or changes of Debezium, as "
+            "envelopes or unwrapped with __deleted.",
+        ),
+    ] = "none",
     engine: Annotated[
         Literal["local", "spark"],
         typer.Option("--engine", help="What runs the tasks: processes of this machine, or Apache Spark."),
@@ -322,6 +356,9 @@ def export(
     one completes it.  The columns are those of Spark's Kafka source; with --value and --key, values and keys are
     decoded into columns.
 
+    With --mode upsert, the table has one row per key: that of its last record, unless that deletes it.  Each run
+    applies the changes since the last one.
+
     The exit status is 3 if records were deleted before they were exported, if the topic lost records that were
     exported, as by an unclean leader election, or if exported files are missing (see --on-data-loss), or if a record
     cannot be decoded (see --on-bad-record).  It is 5 if another export into the folder is running, or if the folder
@@ -346,14 +383,21 @@ def export(
     run.consumer_properties()
     run.note_unused("export")
     level = Isolation(run.setting(ctx, "isolation", "isolation.level"))
+    upsert = _upsert(mode, key_fields, order_by, change_format)
+    changes = upsert.changes if upsert else ChangeFormat.NONE
+    if changes is not ChangeFormat.NONE:
+        if value not in {"json", "avro", "protobuf"}:
+            raise UsageError("--change-format debezium requires --value json, avro or protobuf")
+        # Tombstones have nothing but a key, which Debezium writes in the same format.
+        key = value if key == "binary" and not key_schema else key
     decoding = DecodingOptions(
-        key=_field("key", key, key_schema),
-        value=_field("value", value, value_schema),
+        key=_field("key", key, key_schema, changes),
+        value=_field("value", value, value_schema, changes),
         keeps_bad=on_bad_record != "fail",
     )
     by = Partitioning(partition_by, time_zone)
     rows = RowSelection(tuple(name.strip() for name in select.split(",")) if select else (), where.strip())
-    if on_bad_record and not decoding.are_typed and not by:
+    if on_bad_record and not decoding.are_typed and not by and not upsert:
         raise UsageError("--on-bad-record is an option of --partition-by and of --value and --key other than binary")
     request = ExportRequest(
         target=parse_target(to),
@@ -377,6 +421,7 @@ def export(
             partition_by=by,
             rows=rows,
             headers=HeaderForm.parse(headers) if headers else HEADER_LIST,
+            upsert=upsert,
             catalog=catalog or None,
             namespace=namespace or "",
         ),
@@ -405,7 +450,19 @@ def export(
     return run_export(run, request, command, rounds, dry_run=dry_run, show_progress=not no_progress)
 
 
-def _field(name: str, format_: str, schema: str) -> FieldOptions:
+def _upsert(mode: str, key_fields: str, order_by: str, change_format: str) -> UpsertOptions | None:
+    """Return how the table keeps the current state; None if it has all records.  Raises UsageError."""
+    if mode == "upsert":
+        keys = tuple(name.strip() for name in key_fields.split(",")) if key_fields else ()
+        return UpsertOptions(keys, order_by.strip(), ChangeFormat(change_format))
+    given = {"--key-fields": key_fields, "--order-by": order_by, "--change-format": change_format != "none"}
+    for name, is_given in given.items():
+        if is_given:
+            raise UsageError(f"{name} is an option of --mode upsert")
+    return None
+
+
+def _field(name: str, format_: str, schema: str, changes: ChangeFormat) -> FieldOptions:
     """Return the options of keys or values, with the file read.  Raises UsageError."""
     text = ""
     if schema and not FieldOptions.is_in_registry(schema):
@@ -413,7 +470,7 @@ def _field(name: str, format_: str, schema: str) -> FieldOptions:
             text = read_regular(schema).decode()
         except (OSError, UnicodeDecodeError) as error:
             raise UsageError(f"--{name}-schema {schema}: {getattr(error, 'strerror', None) or error}") from None
-    return FieldOptions(name=name, format=Format(format_), schema=schema, text=text)
+    return FieldOptions(name=name, format=Format(format_), schema=schema, text=text, changes=changes)
 
 
 def _registry(run: Invocation, decoding: DecodingOptions, url: str | None) -> RegistrySettings | None:

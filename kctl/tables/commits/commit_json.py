@@ -104,7 +104,17 @@ VARIANT_VERSION = 5
 """Of exports with variants, which earlier kctl does not know."""
 PARTIAL_VERSION = 6
 """Of commits of a part of a plan, whose other files may be planned again; earlier kctl would remove them then."""
-READABLE_VERSIONS = (1, UNTYPED_VERSION, FORMAT_VERSION, COMPACTION_VERSION, VARIANT_VERSION, PARTIAL_VERSION)
+UPSERT_VERSION = 7
+"""Of exports of the current state by key, whose files replace others of the same name."""
+READABLE_VERSIONS = (
+    1,
+    UNTYPED_VERSION,
+    FORMAT_VERSION,
+    COMPACTION_VERSION,
+    VARIANT_VERSION,
+    PARTIAL_VERSION,
+    UPSERT_VERSION,
+)
 
 
 _NO_LETTERS = {"size": 0, "digest": "0"}
@@ -113,6 +123,9 @@ OPTIONS = "options"
 """The member of a commit with the options of LayoutMark, in case that file is lost; earlier commits lack it."""
 COMPACTION = "compaction"
 """The member of a plan that replaces files."""
+REPLACEMENT = "replacement"
+"""The member of a commit whose files are published after it, over those of the same names: the prefix of their names
+until then."""
 
 
 class Compaction(NamedTuple):
@@ -227,6 +240,36 @@ def commit_to_json(
         **_after_to_json(after),
         **({"columns": _held_to_json(after)} if is_typed else {}),
         **(_letters_of(after, letters) if is_typed or after.dead_letters != NO_PATHS else {}),
+    }
+
+
+class StateCommit(NamedTuple):
+    """The files of a commit of the current state by key."""
+
+    replacement: str
+    """The prefix of the names of the files until they are published."""
+    files: Sequence[WrittenFile]
+    """With the paths that they are published under."""
+    removed: Sequence[str]
+    """Files that no other one replaces."""
+
+
+def state_commit_to_json(
+    plan: Plan,
+    outcomes: Mapping[str, FileOutcome],
+    state: StateCommit,
+    after: Positions,
+    now_ms: int,
+    dropped: Collection[str] = (),
+) -> dict[str, Any]:
+    """Return the commit of a batch of changes, see `commit_to_json`."""
+    document = commit_to_json(plan, outcomes, after, now_ms, dropped)
+    return {
+        **document,
+        "version": UPSERT_VERSION,
+        "files": [{"path": file.path, "records": file.records, "bytes": file.size} for file in state.files],
+        "removed": list(state.removed),
+        REPLACEMENT: state.replacement,
     }
 
 

@@ -29,7 +29,9 @@ from kctl.tables.commits.commit_json import (
     COMPACTION,
     OPTIONS,
     READABLE_VERSIONS,
+    REPLACEMENT,
     Compaction,
+    StateCommit,
     commit_to_json,
     compaction_plan_to_json,
     compaction_to_json,
@@ -37,15 +39,25 @@ from kctl.tables.commits.commit_json import (
     plan_to_json,
     positions_from_json,
     sizes_from_json,
+    state_commit_to_json,
 )
 from kctl.tables.commits.inventory import DamagedFile, Inventory
 from kctl.tables.commits.layout import LayoutMark, unmarked_files
-from kctl.tables.exec.file_task import DEAD_LETTERS, LISTS, dead_letters_path
+from kctl.tables.commits.state_files import (
+    has_waiting_files,
+    publish_state_files,
+    published_sizes,
+    remove_changes,
+    state_directories,
+    write_state_files,
+)
+from kctl.tables.exec.file_task import DEAD_LETTERS, LISTS, changes_path, dead_letters_path
 from kctl.tables.exec.outcome import FileOutcome, WrittenFile
 from kctl.tables.exec.selection.partitioning import PARTITION_COLUMNS_MAX, without_partitions
 from kctl.tables.exec.targets.files import Files
-from kctl.tables.plans.path_set import NO_PATHS, sized
+from kctl.tables.plans.path_set import NO_PATHS, PathSet, sized
 from kctl.tables.plans.plan import Plan, Positions, advance, continues
+from kctl.tables.upserts.changed_keys import ChangedKeys, StateOptions
 
 
 class LostRace(KctlError):
@@ -67,16 +79,26 @@ class CommittedFile(NamedTuple):
 class CommitLog:
     """The log of one folder.  Methods that write expect the lock to be held."""
 
-    def __init__(self, files: Files, *, mark: str | None = None, is_shared: bool = False) -> None:
+    def __init__(
+        self,
+        files: Files,
+        *,
+        mark: str | None = None,
+        is_shared: bool = False,
+        upsert: StateOptions | None = None,
+    ) -> None:
         """`mark` are the options that each export into the folder must have; empty for those that need none.
 
         None does not compare them.
 
-        `is_shared`: the files of all topics are in one folder.
+        `is_shared`: the files of all topics are in one folder.  With `upsert`, tasks write changes, and the files have
+        the current state by key.
         """
         self._files = files
         self._mark = mark
         self._is_shared = is_shared
+        self._upsert = upsert
+        self.changed_keys: dict[str, ChangedKeys] = {}
         self._hidden: set[str] = set()
         """Existing files that a compaction has replaced."""
 
@@ -94,10 +116,12 @@ class CommitLog:
     def lock(self) -> Iterator[None]:
         """Hold the lock during the returned context.  Raises Locked if another exporter has it.
 
-        Abandons a compaction that was interrupted.
+        Abandons a compaction that was interrupted, and publishes the files of a commit that was.
         """
         with self._files.lock():
             self._abandon_compaction()
+            if self._upsert:
+                self._publish_state()
             yield
 
     def positions(self) -> Positions:
@@ -270,15 +294,47 @@ class CommitLog:
             dead_letters=letters.plus(refused),
             dead_letter_sizes=letter_sizes.plus(sized(refused)),
         )
-        document = commit_to_json(plan, outcomes, after, now_ms, dropped)
+        if self._upsert:
+            current = {topic: self.data_files([topic]) for topic in plan.topics}
+            state, self.changed_keys = write_state_files(self._files, self._upsert, plan, outcomes, positions, current)
+            after_paths, after_sizes = self._path_sets(plan, state, before, sizes)
+            after = replace(after, files=after_paths, sizes=after_sizes)
+            document = state_commit_to_json(plan, outcomes, state, after, now_ms)
+        else:
+            document = commit_to_json(plan, outcomes, after, now_ms, dropped)
         if self._mark is not None:
             document[OPTIONS] = self._mark
         self._put(layout.COMMITS, plan.batch, document)
+        if self._upsert:
+            self._publish_state()
+            dropped = [*dropped, *written]
         if self._files.size(layout.SUCCESS) is None:
             self._files.create(layout.SUCCESS, b"")
         for path in dropped:
             self._files.remove(path)
         return after
+
+    def _path_sets(self, plan: Plan, state: StateCommit, paths: PathSet, sizes: PathSet) -> tuple[PathSet, PathSet]:
+        """Return the summary of all files after a commit; `paths` and `sizes` are those before."""
+        replaced = {*state.removed, *(file.path for file in state.files)}
+        gone = {path: size for path, size in self.data_files(plan.topics).items() if path in replaced}
+        new = {file.path: file.size for file in state.files}
+        return paths.minus(gone).plus(new), sizes.minus(sized(gone)).plus(sized(new))
+
+    def _last_state(self) -> dict[str, Any]:
+        """Return the last commit if its files replace others; else nothing."""
+        last = max(self._batches(layout.COMMITS), default=None)
+        document = {} if last is None else self._read(layout.COMMITS, last)
+        return document if REPLACEMENT in document else {}
+
+    def _publish_state(self) -> None:
+        last_batch = max(self._batches(layout.COMMITS), default=-1)
+        publish_state_files(self._files, self._last_state(), last_batch)
+
+    def _remove_changes(self) -> None:
+        """Remove the changes of committed batches; those of a plan without a commit are used again."""
+        if max(self._batches(layout.PLANS), default=-1) <= max(self._batches(layout.COMMITS), default=-1):
+            remove_changes(self._files)
 
     def inventory(self, positions: Positions, pending: Plan | None, topics: Collection[str]) -> Inventory:
         """Compare the folders of `topics` and of all exported topics with the commits.
@@ -287,6 +343,8 @@ class CommitLog:
         """
         planned = pending.shares() if pending else {}
         existing = self.data_files({*topics, *positions.topics})
+        if has_waiting_files(self._files):
+            existing = published_sizes(self._files, existing, self._last_state())
         if positions.last_batch < 0 and not pending:
             unknown = unmarked_files(self._files, self.topic_directories(topics))
             return Inventory(unknown=tuple(unknown), may_adopt=not self._mark and set(unknown) <= existing.keys())
@@ -326,6 +384,8 @@ class CommitLog:
 
     def placed(self, plan: Plan) -> Plan:
         """Return the plan itself, whose paths are those of this log unless all topics share a folder."""
+        if self._upsert:
+            return plan.with_paths(lambda _, path: changes_path(path))
         return plan.with_paths(lambda _, path: layout.shared_path(path)) if self._is_shared else plan
 
     def commits_of(self, plan: Plan) -> list[Plan]:
@@ -342,6 +402,9 @@ class CommitLog:
         lists = [f"{LISTS}/{directory}" for directory in directories]
         letters = [dead_letters_path(directory) for directory in directories]
         data = [path for directory in directories for path, _ in self._walk(directory)]
+        if self._upsert:
+            data += state_directories(self._files)
+            self._remove_changes()
         self._files.remove_scratch([*log, *lists, *data, *letters])
 
     def data_files(self, topics: Collection[str]) -> dict[str, int]:

@@ -9,10 +9,16 @@ from typing import Protocol
 from kctl.tables.commits.inventory import Inventory
 from kctl.tables.exec.outcome import FileOutcome
 from kctl.tables.plans.plan import Plan, Positions
+from kctl.tables.upserts.changed_keys import ChangedKeys
 
 
 class ExportLog(Protocol):
     """The log of one target.  Methods that write expect the lock to be held."""
+
+    @property
+    def changed_keys(self) -> Mapping[str, ChangedKeys]:
+        """What the last commits of topics have changed in the current state by key; empty for other exports."""
+        ...
 
     def is_new(self) -> bool:
         """Return whether nothing has been exported to the target."""

@@ -100,6 +100,11 @@ def compact_export(request: CompactRequest, files: Files, clock: Clock) -> list[
     """
     require_arrow()
     existing = ExistingExport(files, catalog=request.catalog, namespace=request.namespace)
+    if existing.options.upsert:
+        raise NotCompactable(
+            f"{files.location} has the current state by key (--mode upsert), whose files exports divide and replace "
+            "by key: there is nothing to merge"
+        )
     match existing.options.kind:
         case TableKind.PARQUET:
             from kctl.tables.compaction.folder import compact_folder  # noqa: PLC0415 - imports pyarrow

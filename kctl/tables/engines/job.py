@@ -22,6 +22,7 @@ from kctl.tables.exec.progress import NOTHING, TaskProgress, running_tasks
 from kctl.tables.exec.reading.fetch import OffsetRange
 from kctl.tables.exec.selection.partitioning import NO_PARTITIONS, Partitioning
 from kctl.tables.exec.selection.row_selection import ALL_ROWS, HEADER_LIST, HeaderForm, RowSelection
+from kctl.tables.exec.selection.upserts import UpsertOptions
 from kctl.tables.exec.targets.target import is_object_store
 from kctl.tables.plans.cluster_view import ISOLATION_LEVELS
 from kctl.tables.plans.plan import Plan
@@ -159,6 +160,7 @@ def tasks_of(
     rows: RowSelection = ALL_ROWS,
     headers: HeaderForm = HEADER_LIST,
     letters_have_headers: bool = False,
+    upsert: UpsertOptions | None = None,
 ) -> list[FileTask]:
     """Return one task per planned file, those with most offsets first.
 
@@ -188,6 +190,7 @@ def tasks_of(
             letters_have_headers=letters_have_headers,
             partition_by=partition_by,
             rows=rows,
+            upsert=upsert,
             may_skip=may_skip,
             skips_corrupt=skips_corrupt,
             columns=plan.topics[shares[0][0].tp.topic].columns,

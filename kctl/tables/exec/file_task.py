@@ -6,6 +6,7 @@ The driver imports this module, and not numpy and pyarrow, which take longer tha
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -17,13 +18,33 @@ from kctl.tables.exec.reading.fetch import OffsetRange
 from kctl.tables.exec.schema.column_types import Columns
 from kctl.tables.exec.selection.partitioning import Partitioning, Values
 from kctl.tables.exec.selection.row_selection import ALL_ROWS, HEADER_LIST, HeaderForm, RowSelection
+from kctl.tables.exec.selection.upserts import UpsertOptions
 from kctl.tables.exec.targets.files import Files
 
 DEAD_LETTERS = "_dead_letters"
 
 
+CHANGES = "_kctl/changes"
+"""Where tasks write the changes of a batch, if an export keeps the current state by key."""
+_BATCH = re.compile(r"(^|/)data/(\d{12})/")
+_CHANGES_OF_BATCH = re.compile(r"(^|/)data/(\d{12})\+")
+
+
+def changes_path(path: str) -> str:
+    """Return where the changes are that would otherwise be the rows of a data file.
+
+    The folder data/BATCH of a table becomes a part of the name, so that no empty folders remain.
+    """
+    return f"{CHANGES}/" + _BATCH.sub(r"\1data/\2+", path)
+
+
 def dead_letters_path(path: str) -> str:
-    """Return the path of the records that could not be decoded, for a data file or its directory."""
+    """Return the path of the records that could not be decoded, for a data file or its directory.
+
+    Those of a file with changes are where they would be without --mode upsert.
+    """
+    if path.startswith(f"{CHANGES}/"):
+        path = _CHANGES_OF_BATCH.sub(r"\1data/\2/", path.removeprefix(f"{CHANGES}/"))
     return f"{DEAD_LETTERS}/{path}"
 
 
@@ -48,6 +69,8 @@ class FileTask:
     partition_by: Partitioning = field(default_factory=Partitioning)
     rows: RowSelection = ALL_ROWS
     columns: Columns = field(default_factory=Columns)
+    upsert: UpsertOptions | None = None
+    """Whether the file has changes for the current state by key, with their keys."""
     keeps_bad: bool = False
     """Whether records that cannot be decoded go into the dead letters; else they end the task."""
     letters_have_headers: bool = False

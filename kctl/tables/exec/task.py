@@ -24,6 +24,7 @@ from kctl.errors import ApiError, ClusterUnreachable, KctlError
 from kctl.model import TopicPartition
 from kctl.records.header import BatchHeader, Record
 from kctl.tables.exec.decoding.batch_decoder import BatchDecoder
+from kctl.tables.exec.decoding.changed_rows import with_key_ids, with_plain_changes
 from kctl.tables.exec.decoding.decode import decode
 from kctl.tables.exec.decoding.rows import RowFilter, projected, selected
 from kctl.tables.exec.file_task import FileList, FileTask, claim, dead_letters_path, read_list
@@ -45,7 +46,15 @@ from kctl.tables.exec.progress import Report, TaskProgress
 from kctl.tables.exec.reading.chunk import Chunk, Memories, chunks
 from kctl.tables.exec.reading.fetch import Fetched, OffsetRange, RangeReader, TopicLeaders
 from kctl.tables.exec.schema.column_types import Columns, columns_to_json
-from kctl.tables.exec.selection.columns import formed, schema, with_incarnation, with_reason, within_calendar
+from kctl.tables.exec.selection.columns import (
+    changes_schema,
+    formed,
+    schema,
+    with_incarnation,
+    with_reason,
+    within_calendar,
+)
+from kctl.tables.exec.selection.upserts import CHANGE
 from kctl.tables.exec.targets.files import Files
 from kctl.tables.exec.targets.outputs import DeadLetters, Outputs
 from kctl.tables.exec.targets.target import open_files
@@ -190,20 +199,14 @@ def _write(
     metadata = {RANGE_KEY: task.identity}
     if task.columns.are_typed:
         metadata[COLUMNS_KEY] = json.dumps(columns_to_json(task.columns))
-    outputs = Outputs(
-        files,
-        task,
-        schema=selected(
-            schema(
-                include_headers=task.include_headers,
-                has_incarnation=task.incarnation > 0,
-                columns=task.columns,
-                headers=task.headers,
-            ),
-            task.rows.select,
-        ),
-        metadata=metadata,
+    columns = schema(
+        include_headers=task.include_headers,
+        has_incarnation=task.incarnation > 0,
+        columns=task.columns,
+        headers=task.headers,
     )
+    columns = changes_schema(columns) if task.upsert else selected(columns, task.rows.select)
+    outputs = Outputs(files, task, schema=columns, metadata=metadata)
     letters = DeadLetters(
         files, dead_letters_path(task.path), compression=task.compression, metadata={RANGE_KEY: task.identity}
     )
@@ -348,7 +351,7 @@ class _Copy:
                 if self._task.is_for_table:
                     batch = within_calendar(batch)  # noqa: PLW2901 - one step after the other
                 batch = with_incarnation(batch, self._task.incarnation)  # noqa: PLW2901 - same
-                decoded = self._decoded(range_, batch)
+                decoded = self._keyed(range_, batch) if self._task.upsert else self._decoded(range_, batch)
                 if self._filter:
                     decoded, removed = self._filter.filtered(decoded)
                     self._filtered += removed
@@ -413,9 +416,23 @@ class _Copy:
             self.misfits.add(Misfit(topic, column, wanted, count, partition, offset))
         return fitting
 
+    def _keyed(self, range_: OffsetRange, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the decoded changes with their keys; those without one go into the dead letters, as `_decoded`."""
+        assert self._task.upsert is not None
+        is_plain = not self._task.columns.value.has_changes
+        decoded = self._decoded(range_, with_plain_changes(batch) if is_plain else batch)
+        keyed, refusals = with_key_ids(decoded, self._task.upsert)
+        for refused in refusals:
+            self._refuse(
+                range_, with_reason(batch.filter(pc.is_in(batch.column("offset"), refused.offsets)), refused.reason)
+            )
+        return keyed
+
     def _refuse(self, range_: OffsetRange, misfits: pa.RecordBatch) -> None:
         if not self._task.keeps_bad:
             raise BadRecords(first_bad(range_.tp, misfits))
+        if CHANGE in misfits.schema.names:
+            misfits = misfits.select([name for name in misfits.schema.names if name != CHANGE])
         self._letters.add(misfits)
 
 

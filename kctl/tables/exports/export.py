@@ -17,7 +17,7 @@ from enum import StrEnum
 from functools import partial
 
 from kctl.client.registry.client import RegistryClient
-from kctl.errors import ApiError, ClusterUnreachable, KctlError
+from kctl.errors import ApiError, ClusterUnreachable, KctlError, UsageError
 from kctl.model import TopicPartition
 from kctl.output.quantities import counted
 from kctl.system.environment import Clock
@@ -29,7 +29,9 @@ from kctl.tables.engines.job import JobProgress, TaskRunner, check_outcomes, fai
 from kctl.tables.engines.session import SparkSettings
 from kctl.tables.exec.file_task import FileTask, is_finished
 from kctl.tables.exec.outcome import BadRecords, DataLoss, FileOutcome, Misfit, TooManyMisfits, Unreadable
-from kctl.tables.exec.schema.column_types import Columns
+from kctl.tables.exec.schema.changes import describes_changes
+from kctl.tables.exec.schema.column_types import ChangeFormat, Columns
+from kctl.tables.exec.selection.upserts import UpsertOptions
 from kctl.tables.exec.targets.files import Files
 from kctl.tables.exec.targets.target import open_files
 from kctl.tables.exports.cluster_reads import (
@@ -56,6 +58,7 @@ from kctl.tables.plans.plan import (
 from kctl.tables.plans.planning import SplitRule, make_plan
 from kctl.tables.plans.request import ExportRequest
 from kctl.tables.plans.value_sample import RecordSample
+from kctl.tables.upserts.changed_keys import STATE_FILE_BYTES, ChangedKeys
 
 
 class Origin(StrEnum):
@@ -75,6 +78,8 @@ class FinishedBatch:
     plan: Plan
     outcomes: dict[str, FileOutcome]
     origin: Origin
+    keys: Mapping[str, ChangedKeys] = field(default_factory=dict)
+    """What it has changed in the current state by key, by topic."""
 
     @property
     def lost(self) -> int:
@@ -95,7 +100,7 @@ class ExportReport:
     failed: dict[str, KctlError] = field(default_factory=dict)
     """Why some of the topics could not be exported; the others were."""
     seconds: dict[str, float] = field(default_factory=dict)
-    """Wall time of the steps: plan, start, run."""
+    """Wall time of the steps: plan, start, run; with --mode upsert also state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +137,12 @@ class Exporter:
         self._request = request
         self._clock = clock
         self._files = files or open_files(request.target)
-        self._log = open_log(request.table, self._files, request.selection.topics)
+        self._log = open_log(
+            request.table,
+            self._files,
+            request.selection.topics,
+            bucket_bytes_max=min(request.target_file_bytes, STATE_FILE_BYTES),
+        )
         self._look = look or look_at_cluster
         self._sample = sample or sample_logs
         self._take = take or take_record_sample
@@ -388,6 +398,7 @@ class Exporter:
             rows=table.rows,
             headers=table.headers,
             letters_have_headers=bool(self._request.dead_letter_topic),
+            upsert=table.upsert,
         )
 
     def _carry_out(self, plan: Plan, positions: Positions, listener: Listener, origin: Origin) -> Positions:
@@ -408,7 +419,8 @@ class Exporter:
                 return positions
         left = _paths_of(outcomes[path] for path in plan.shares().keys() - finished.shares().keys())
         self._check_misfits(outcomes.values())
-        committed, after = self._commit(finished, outcomes, positions, left)
+        with self._timed("state") if self._request.table.upsert else contextlib.nullcontext():
+            committed, after = self._commit(finished, outcomes, positions, left)
         outcomes = {path: outcomes[path] for path in committed.shares()}
         self._report.warnings += sorted({outcome.message for outcome in outcomes.values() if outcome.message})
         self._report.warnings += [
@@ -416,7 +428,9 @@ class Exporter:
         ]
         # Files of tasks that failed and were repeated.
         self._log.remove_unfinished(committed.topics)
-        self._report.batches.append(FinishedBatch(plan=committed, outcomes=outcomes, origin=origin))
+        keys = {topic: keys for topic, keys in self._log.changed_keys.items() if topic in committed.topics}
+        self._report.warnings += [note for topic, changed in keys.items() for note in changed.notes(topic)]
+        self._report.batches.append(FinishedBatch(plan=committed, outcomes=outcomes, origin=origin, keys=keys))
         return after
 
     def _check_misfits(self, outcomes: Iterable[FileOutcome]) -> None:
@@ -493,6 +507,9 @@ class Exporter:
                 self._request.table.rows.check(
                     held, partition_by, include_headers=self._request.options.include_headers
                 )
+                if upsert := self._request.table.upsert:
+                    check_changes(topic, held, upsert)
+                    upsert.check(held)
             if not options.keeps_bad:
                 check_sample(sample, columns)
             self._decided = decided_for, columns
@@ -528,6 +545,14 @@ class Exporter:
         finally:
             seconds = (self._clock.monotonic_ms() - start_ms) / 1000
             self._report.seconds[step] = round(self._report.seconds.get(step, 0) + seconds, 3)
+
+
+def check_changes(topic: str, columns: Columns, upsert: UpsertOptions) -> None:
+    """Raise UsageError for values that are certainly changes of Debezium, and would become rows as they are."""
+    if upsert.changes is ChangeFormat.NONE and describes_changes(columns.value.type):
+        raise UsageError(
+            f"the values of topic {topic} are changes of Debezium, not rows: give --change-format debezium"
+        )
 
 
 def _paths_of(outcomes: Iterable[FileOutcome]) -> list[str]:

@@ -273,6 +273,11 @@ async def import_export(
     """
     from kctl.tables.verification.data_files import DataFiles  # noqa: PLC0415 - imports pyarrow
 
+    if existing.options.upsert:
+        raise NotImportable(
+            f"{files.location} has the current state by key (--mode upsert), not the records of a topic: import an "
+            "export without --mode upsert"
+        )
     exported = existing.topic(_source(existing, request))
     data = DataFiles(files, exported.paths, exported.topic, is_table=exported.kind is not TableKind.PARQUET)
     if exported.is_set_back:

@@ -68,6 +68,16 @@ class MisfitRow(NamedTuple):
     offset: int
 
 
+class ChangedKeysRow(NamedTuple):
+    """What a batch has changed in the current state of a topic by key."""
+
+    batch: int
+    topic: str
+    upserted: Annotated[int, "Rows that were added or replaced."]
+    deleted: Annotated[int, "Rows that were removed."]
+    outdated: Annotated[int, "Changes with a lower value of --order-by than the row has."]
+
+
 class ColumnRow(NamedTuple):
     """A column that keys or values are decoded to: `value.items[].price`, `double`."""
 
@@ -107,6 +117,7 @@ class ExportSummary(NamedTuple):
     warnings: Sequence[str]
     failed: list[FailedTopic]
     partitions: list[RangeRow]
+    keys: Annotated[list[ChangedKeysRow], "With --mode upsert: what has changed in each topic."]
     columns: Annotated[list[ColumnRow], "The columns of decoded keys and values; empty if nothing is decoded."]
 
 
@@ -184,6 +195,11 @@ def document(
         warnings=report.warnings if report else [],
         failed=[FailedTopic(topic, str(error)) for topic, error in failed.items()],
         partitions=rows,
+        keys=[
+            ChangedKeysRow(batch.plan.batch, topic, changed.upserted, changed.deleted, changed.outdated)
+            for batch in (report.batches if report else [])
+            for topic, changed in batch.keys.items()
+        ],
         columns=columns_of([plan] if plan else [batch.plan for batch in report.batches] if report else []),
     )
 
@@ -277,6 +293,10 @@ def sentence(rows: list[RangeRow], report: ExportReport) -> str:
     seconds = sum(report.seconds.values())
     numbers = ", ".join(str(batch) for batch in sorted({row.batch for row in rows}))
     written = f"{counted(records, 'record')} in {counted(files, 'file')} ({size_text(bytes_out)})"
+    keys = [changed for batch in report.batches for changed in batch.keys.values()]
+    if keys:
+        upserted, deleted = sum(changed.upserted for changed in keys), sum(changed.deleted for changed in keys)
+        written = f"{counted(records, 'change')}: {counted(upserted, 'row')} written, {deleted:,} deleted"
     bad = sum(row.bad or 0 for row in rows)
     letters = f", {counted(bad, 'record')} in _dead_letters" if bad else ""
     return f"{written}{letters}, {seconds:.1f} s, batch {numbers}"

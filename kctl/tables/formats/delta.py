@@ -246,6 +246,8 @@ COMPACTION = "kctl.compaction"
 REWRITABLE_WRITER_VERSION = 4
 REWRITABLE_FEATURES = frozenset({"appendOnly", "changeDataFeed", "checkConstraints", "generatedColumns", "invariants"})
 """Features of tables that do not matter for a version that changes no rows; writer versions up to 4 have only these."""
+CHECKPOINT_VERSIONS = 100
+"""Between checkpoints of versions that are not written by deltalake, which makes its own."""
 STATISTICS = ("partition", "offset")
 """Columns whose minimum and maximum enter the log, so that readers skip files."""
 MESSAGE_CHARACTERS_MAX = 500
@@ -353,49 +355,72 @@ class DeltaLakeTable:
         assert self._table is not None
         self._check_rewritable(self._table)
         held = self._held()
-        base = self._table.version()
         now_ms = time.time_ns() // 1_000_000
-        actions: list[dict[str, Any]] = [
-            {
-                "commitInfo": {
-                    "timestamp": now_ms,
-                    "operation": "OPTIMIZE",
-                    "operationParameters": {},
-                    "readVersion": base,
-                    "isBlindAppend": False,
-                    COMPACTION: "true",
-                }
-            }
-        ]
+        actions: list[dict[str, Any]] = []
         for removed, merged in replacements:
             sources = [held[path] for path in removed]
-            actions += [
-                {
-                    "remove": {
-                        "path": source.name,
-                        "deletionTimestamp": now_ms,
-                        "dataChange": False,
-                        "extendedFileMetadata": True,
-                        "partitionValues": source.partition,
-                        "size": source.size,
-                    }
-                }
-                for source in sources
-            ]
-            added = {
-                "path": merged.path,
-                "partitionValues": sources[0].partition,
-                "size": merged.size,
-                "modificationTime": now_ms,
-                "dataChange": False,
-                "stats": json.dumps(self._statistics(merged)),
-            }
-            actions.append({"add": added})
-        data = b"".join(json.dumps(action, separators=(",", ":")).encode() + b"\n" for action in actions)
+            actions += [_remove(source, now_ms, is_change=False) for source in sources]
+            actions.append(self._add(merged, sources[0].partition, now_ms, is_change=False))
+        self._write_version("OPTIMIZE", {COMPACTION: "true"}, actions, now_ms)
+
+    def _commit_changes(self, commit: TableCommit, properties: Mapping[str, str]) -> None:
+        """Publish a batch whose files replace others.
+
+        The version is written here: deltalake replaces all files of a table or partition.
+        """
+        assert self._table is not None
+        self._check_rewritable(self._table)
+        held = self._held()
+        if not held.keys() >= set(commit.removed):
+            raise Conflict
+        now_ms = time.time_ns() // 1_000_000
+        transactions = {BATCH_ID: commit.batch, **transactions_of(commit.topics)}
+        actions: list[dict[str, Any]] = [
+            {"txn": {"appId": app_id, "version": version, "lastUpdated": now_ms}}
+            for app_id, version in transactions.items()
+        ]
+        actions += [_remove(held[path], now_ms, is_change=True) for path in commit.removed]
+        actions += [self._add(file, {}, now_ms, is_change=True) for file in commit.files]
+        version = self._write_version("MERGE", properties, actions, now_ms)
+        if version % CHECKPOINT_VERSIONS == 0:
+            self._table.update_incremental()
+            self._table.create_checkpoint()
+
+    def _write_version(
+        self, operation: str, properties: Mapping[str, str], actions: Sequence[dict[str, Any]], now_ms: int
+    ) -> int:
+        """Write the version after that which was read last; return it.  Raises Conflict if it exists."""
+        assert self._table is not None
+        base = self._table.version()
+        information = {
+            "timestamp": now_ms,
+            "operation": operation,
+            "operationParameters": {},
+            "readVersion": base,
+            "isBlindAppend": False,
+            **properties,
+        }
+        lines = [{"commitInfo": information}, *actions]
+        data = b"".join(json.dumps(line, separators=(",", ":")).encode() + b"\n" for line in lines)
         path = f"{self._directory}/_delta_log/{base + 1:020}.json".lstrip("/")
         # A store repeats a request whose answer was lost, and then finds the object that it has created itself.
         if not self._files.create(path, data) and self._files.read(path) != data:
             raise Conflict
+        return base + 1
+
+    def _add(
+        self, file: WrittenFile, partition: Mapping[str, str | None], now_ms: int, *, is_change: bool
+    ) -> dict[str, Any]:
+        return {
+            "add": {
+                "path": file.path,
+                "partitionValues": partition,
+                "size": file.size,
+                "modificationTime": now_ms,
+                "dataChange": is_change,
+                "stats": json.dumps(self._statistics(file)),
+            }
+        }
 
     def _check_rewritable(self, table: DeltaTable) -> None:
         """Raise TableFailed for a table with features that a compaction would have to know."""
@@ -425,12 +450,9 @@ class DeltaLakeTable:
         with self._failures():
             schema = Schema.from_arrow(_with_partition_columns(commit))
             partition_columns = list(commit.partition_by.columns)
+            metadata = {**commit.properties, BATCH: str(commit.batch), **commit.letter_properties}
             properties = CommitProperties(
-                custom_metadata={
-                    **commit.properties,
-                    BATCH: str(commit.batch),
-                    **commit.letter_properties,
-                },
+                custom_metadata=metadata,
                 max_commit_retries=0,  # a retry would be based on another version
                 app_transactions=[
                     Transaction(BATCH_ID, commit.batch),
@@ -442,6 +464,9 @@ class DeltaLakeTable:
                 self._create(schema, actions, partition_columns, properties)
                 return
             self._add_columns(schema, _with_partition_columns(commit))
+            if commit.removed:
+                self._commit_changes(commit, metadata)
+                return
             try:
                 self._table.create_write_transaction(
                     [*actions], "append", schema, partition_columns, commit_properties=properties
@@ -521,6 +546,19 @@ class DeltaLakeTable:
             yield
         except (DeltaError, OSError) as error:
             raise TableFailed(f"table {self._url}: {_in_one_line(error)}") from error
+
+
+def _remove(file: _HeldFile, now_ms: int, *, is_change: bool) -> dict[str, Any]:
+    return {
+        "remove": {
+            "path": file.name,
+            "deletionTimestamp": now_ms,
+            "dataChange": is_change,
+            "extendedFileMetadata": True,
+            "partitionValues": file.partition,
+            "size": file.size,
+        }
+    }
 
 
 def _partition_text(value: Any) -> str | None:

@@ -259,8 +259,11 @@ class IcebergTable:
                 POSITIONS: positions,
             }
             added = {file.path: file.size for file in commit.files}
+            if not self._has_files(commit.removed):
+                raise Conflict
             held = self.file_set()
-            held = (NO_PATHS.plus(sized(self.sizes())) if held is None else held).plus(sized(added))
+            held = NO_PATHS.plus(sized(self.sizes())) if held is None else held
+            held = held.minus(sized({path: self.sizes()[path] for path in commit.removed})).plus(sized(added))
             properties[FILES] = f"{held.size}:{held.digest:x}"
             try:
                 with ExportTransaction(table) as transaction:
@@ -273,7 +276,9 @@ class IcebergTable:
                         with transaction.update_schema() as update:
                             update.union_by_name(commit.schema)
                     transaction.set_properties({BATCH: str(commit.batch), POSITIONS: positions})
-                    if commit.partition_by.field:
+                    if commit.removed:
+                        self._replace_files(table.io, transaction, commit, properties)
+                    elif commit.partition_by.field:
                         self._add_files_of_fields(table.io, transaction, commit, properties)
                     else:
                         transaction.add_files(
@@ -290,14 +295,28 @@ class IcebergTable:
             except CommitFailedException as error:
                 raise Conflict from error
 
+    def _has_files(self, paths: Sequence[str]) -> bool:
+        return not paths or self.sizes().keys() >= set(paths)
+
+    def _replace_files(
+        self, io: FileIO, transaction: Transaction, commit: TableCommit, properties: Mapping[str, str]
+    ) -> None:
+        """Add the files in place of those that they replace, in one snapshot."""
+        _map_names(transaction)
+        held = self._held()
+        with transaction.update_snapshot(dict(properties)).overwrite() as overwrite:
+            for path in commit.removed:
+                overwrite.delete_data_file(held[path])
+            for file in commit.files:
+                path = f"{self._location}/{file.path}"
+                overwrite.append_data_file(parquet_file_to_data_file(io, transaction.table_metadata, path))
+
     def _add_files_of_fields(
         self, io: FileIO, transaction: Transaction, commit: TableCommit, properties: Mapping[str, str]
     ) -> None:
         """As add_files, which takes null for the value of a partition if its source is a field of a struct."""
+        _map_names(transaction)
         metadata = transaction.table_metadata
-        if metadata.name_mapping() is None:
-            mapping = metadata.schema().name_mapping.model_dump_json()
-            transaction.set_properties({TableProperties.DEFAULT_NAME_MAPPING: mapping})
         type_ = metadata.schema().find_type(".".join(("value", *commit.partition_by.field)))
         with transaction.update_snapshot(dict(properties)).merge_append() as append:
             for file in commit.files:
@@ -394,6 +413,14 @@ class IcebergTable:
         finally:
             if self._catalog is not None:
                 self._catalog.close()
+
+
+def _map_names(transaction: Transaction) -> None:
+    """Let readers find the columns of the files, which have no ids, by their names."""
+    metadata = transaction.table_metadata
+    if metadata.name_mapping() is None:
+        mapping = metadata.schema().name_mapping.model_dump_json()
+        transaction.set_properties({TableProperties.DEFAULT_NAME_MAPPING: mapping})
 
 
 def _folder(location: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib.util import find_spec
@@ -15,11 +15,14 @@ from kctl.tables.commits import layout
 from kctl.tables.commits.commit_log import CommitLog
 from kctl.tables.commits.export_log import ExportLog
 from kctl.tables.commits.layout import PARQUET_MARK, LayoutMark
+from kctl.tables.exec.schema.column_types import ChangeFormat
 from kctl.tables.exec.selection.partitioning import NO_PARTITIONS, NONE, Partitioning
 from kctl.tables.exec.selection.row_selection import ALL_ROWS, HEADER_LIST, LIST, HeaderForm, RowSelection
+from kctl.tables.exec.selection.upserts import UpsertOptions
 from kctl.tables.exec.targets.files import Files
 from kctl.tables.exec.targets.target import PackageMissing, is_object_store
 from kctl.tables.formats.table_log import TableLog
+from kctl.tables.upserts.changed_keys import STATE_FILE_BYTES, StateOptions
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -27,6 +30,8 @@ if TYPE_CHECKING:
     from kctl.tables.formats.table import Table
 
 DEFAULT_NAMESPACE = "kafka"
+UPSERT = "upsert"
+"""The value of --mode for the current state by key."""
 
 
 class TableKind(StrEnum):
@@ -61,11 +66,13 @@ class TableOptions:
     partition_by: Partitioning = NO_PARTITIONS
     rows: RowSelection = ALL_ROWS
     headers: HeaderForm = HEADER_LIST
+    upsert: UpsertOptions | None = None
+    """Whether the table has the current state by key; otherwise it has all records."""
 
     @property
     def has_incarnation_column(self) -> bool:
         """Whether a column tells the incarnations of a topic apart, because they are in one table."""
-        return self.kind is not TableKind.PARQUET or self.is_shared
+        return self.upsert is None and (self.kind is not TableKind.PARQUET or self.is_shared)
 
     @property
     def mark(self) -> str:
@@ -77,6 +84,12 @@ class TableOptions:
         words += ["--time-zone", by.time_zone] if by.time_zone != "UTC" else []
         words += ["--select", ",".join(self.rows.select)] if self.rows.select else []
         words += [] if self.headers.is_list else ["--headers", self.headers.text]
+        if self.upsert:
+            words += ["--mode", UPSERT]
+            words += ["--key-fields", ",".join(self.upsert.keys)] if self.upsert.keys else []
+            words += ["--order-by", self.upsert.order_by] if self.upsert.order_by else []
+            changes = self.upsert.changes
+            words += [] if changes is ChangeFormat.NONE else ["--change-format", changes.value]
         # Escaped, as an option begins with ` --`.
         words += ["--where", self.rows.where.replace("%", "%25").replace(" --", " %2D-")] if self.rows.where else []
         return " ".join(words)
@@ -94,6 +107,7 @@ class TableOptions:
             partition_by=partition_by,
             rows=RowSelection(select, unquote(words.get("where", ""))),
             headers=HeaderForm.parse(words.get("headers", LIST)),
+            upsert=_upsert_of(words) if words.get("mode") == UPSERT else None,
             catalog=catalog,
             namespace=namespace,
         )
@@ -106,16 +120,55 @@ class TableOptions:
         if self.kind is not TableKind.ICEBERG and (self.catalog or self.namespace):
             name = "--catalog" if self.catalog else "--namespace"
             raise UsageError(f"{name} is an option of --table iceberg")
+        if self.upsert:
+            self._check_upsert()
+
+    def _check_upsert(self) -> None:
+        """Raise UsageError for options that a table with the current state by key cannot have."""
+        others = {
+            "--one-table": self.is_shared,
+            "--partition-by": bool(self.partition_by),
+            "--select": bool(self.rows.select),
+            "--where": bool(self.rows.where),
+        }
+        for name, is_given in others.items():
+            if is_given:
+                raise UsageError(
+                    f"{name} and --mode upsert exclude each other: the table has the whole current row of each key; "
+                    "create a view of it"
+                )
 
 
-def open_log(options: TableOptions, files: Files, topics: Collection[str]) -> ExportLog:
-    """Return the log of a target.
+def _upsert_of(words: Mapping[str, str]) -> UpsertOptions:
+    keys = words.get("key-fields", "")
+    return UpsertOptions(
+        tuple(keys.split(",")) if keys else (),
+        words.get("order-by", ""),
+        ChangeFormat(words.get("change-format", ChangeFormat.NONE)),
+    )
+
+
+def open_log(
+    options: TableOptions, files: Files, topics: Collection[str], *, bucket_bytes_max: int = STATE_FILE_BYTES
+) -> ExportLog:
+    """Return the log of a target; `bucket_bytes_max` is the size of files of --mode upsert, see StateOptions.
 
     Raises PackageMissing, and UsageError if the target contains another kind of export or the options do not fit.
     """
     LayoutMark(files).check(options.mark)
+    upsert = StateOptions(options.upsert, bucket_bytes_max, options.headers) if options.upsert else None
     if options.kind is TableKind.PARQUET:
-        return CommitLog(files, mark="" if options.mark == PARQUET_MARK else options.mark, is_shared=options.is_shared)
+        if upsert and is_object_store(files.location):
+            raise UsageError(
+                "--mode upsert with --table parquet needs a file system, on which files are replaced at once: use "
+                "--table delta or iceberg for an object store"
+            )
+        return CommitLog(
+            files,
+            mark="" if options.mark == PARQUET_MARK else options.mark,
+            is_shared=options.is_shared,
+            upsert=upsert,
+        )
     return TableLog(
         files,
         table_opener(options, files, topics),
@@ -125,6 +178,7 @@ def open_log(options: TableOptions, files: Files, topics: Collection[str]) -> Ex
         partition_by=options.partition_by,
         select=options.rows.select,
         headers=options.headers,
+        upsert=upsert,
     )
 
 

@@ -118,6 +118,7 @@ def _to_json(publication: Publication) -> dict[str, Any]:
             {"path": file.path, "bytes": file.size, "records": file.records, "partition": list(file.partition)}
             for file in commit.files
         ],
+        **({"removed": list(commit.removed)} if commit.removed else {}),
         "dead_letters": list(commit.dead_letters),
         "dead_letter_bytes": list(commit.dead_letter_bytes),
         "positions": topics_to_json(commit.topics),
@@ -141,5 +142,6 @@ def _from_json(document: dict[str, Any], partition_by: Partitioning) -> Publicat
         properties=document["properties"],
         dead_letters=document["dead_letters"],
         dead_letter_bytes=document.get("dead_letter_bytes", []),
+        removed=document.get("removed", []),
     )
     return Publication(document["after"], commit)

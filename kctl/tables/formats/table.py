@@ -71,6 +71,8 @@ class TableCommit:
     """Paths of files with records that could not be decoded, relative to the target."""
     dead_letter_bytes: Sequence[int] = ()
     """Their sizes; empty in records of earlier versions."""
+    removed: Sequence[str] = ()
+    """Paths of files that the new ones replace, relative to the table."""
 
     @property
     def letter_properties(self) -> dict[str, str]:
@@ -133,7 +135,7 @@ class Table(Protocol):
     def commit(self, commit: TableCommit) -> None:
         """Publish a batch in one commit, creating the table if necessary.
 
-        Raises Conflict unless the table is as it was when its state was read.
+        Raises Conflict unless the table is as it was when its state was read, and has the files that are replaced.
         """
         ...
 

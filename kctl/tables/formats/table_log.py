@@ -22,13 +22,14 @@ import hashlib
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from uuid import uuid4
 
 from kctl.tables.commits import layout
 from kctl.tables.commits.commit_json import misfits_to_json, parts_of, unreadable_to_json
 from kctl.tables.commits.commit_log import BrokenExportFolder, LostRace
 from kctl.tables.commits.inventory import DamagedFile, Inventory
 from kctl.tables.commits.layout import LayoutMark, unmarked_files
-from kctl.tables.exec.file_task import dead_letters_path
+from kctl.tables.exec.file_task import CHANGES, changes_path, dead_letters_path
 from kctl.tables.exec.outcome import FileOutcome
 from kctl.tables.exec.schema.column_types import Columns, columns_to_json
 from kctl.tables.exec.selection.partitioning import Partitioning
@@ -46,6 +47,7 @@ from kctl.tables.formats.table import (
     lost_files,
 )
 from kctl.tables.plans.plan import FileOptions, HeldColumns, Plan, Positions, TopicPosition, advance
+from kctl.tables.upserts.changed_keys import ChangedKeys, StateOptions
 
 COMMIT_ATTEMPTS = 10
 """Other programs may commit to a table at the same time, for example to compact it."""
@@ -71,10 +73,12 @@ class TableLog:
         partition_by: Partitioning,
         select: Sequence[str] = (),
         headers: HeaderForm = HEADER_LIST,
+        upsert: StateOptions | None = None,
     ) -> None:
         """`open_table` returns the table in a directory of the target; "" is the target itself.
 
-        `mark` are the options that each export into the target must have.
+        `mark` are the options that each export into the target must have.  With `upsert`, tasks write changes, and the
+        tables have the current state by key.
         """
         self._files = files
         self._topics = sorted(topics)
@@ -83,6 +87,8 @@ class TableLog:
         self._partition_by = partition_by
         self._select = select
         self._headers = headers
+        self._upsert = upsert
+        self.changed_keys: dict[str, ChangedKeys] = {}
         directories = {"" if is_shared else layout.topic_directory(topic) for topic in topics}
         self._open_table = open_table
         self._tables = {directory: open_table(directory) for directory in sorted(directories)}
@@ -290,7 +296,8 @@ class TableLog:
         def place(topic: str, path: str) -> str:
             suffix = f"+p{_digest(plan.options, plan.topics[topic].columns)}{layout.DATA_SUFFIX}"
             name = path.rpartition("/")[2].removesuffix(layout.DATA_SUFFIX) + suffix
-            return f"{self._data_directory(self._directory(topic), plan.batch)}/{name}"
+            path = f"{self._data_directory(self._directory(topic), plan.batch)}/{name}"
+            return changes_path(path) if self._upsert else path
 
         return plan.with_paths(place)
 
@@ -326,6 +333,8 @@ class TableLog:
             before = self._states.get(directory)
             batch = before.batch if before else -1
             commit = self._commit_of(directory, plan, outcomes, after, now_ms)
+            if self._upsert:
+                commit = self._with_state(directory, plan, outcomes, positions, commit)
             publication = Publication(batch, commit)
             for number in self._refused.pop(directory, ()):
                 self._publications[directory].remove(number)
@@ -337,8 +346,58 @@ class TableLog:
             numbers = range(max(batch + 1, plan.batch + 1 - CLEANED_FOLDERS_MAX), plan.batch + 1)
             for number in () if commit.has_lost else numbers:
                 self._remove_others(directory, number, kept, commit.dead_letters)
+            if self._upsert:
+                self._remove_changes(directory, plan.batch)
             self._states.pop(directory, None)
         return after
+
+    def _with_state(
+        self,
+        directory: str,
+        plan: Plan,
+        outcomes: Mapping[str, FileOutcome],
+        positions: Positions,
+        commit: TableCommit,
+    ) -> TableCommit:
+        """Return the commit with the files of the state after the changes of the batch, in place of those before."""
+        from kctl.tables.upserts.batches import write_batch  # noqa: PLC0415 - imports pyarrow
+
+        assert self._upsert is not None
+        table = self._tables[directory]
+        if table.has_row_deletes():
+            raise TableFailed(
+                f"table {table.name} has delete files or deletion vectors of another program, which an export with "
+                "--mode upsert does not read: compact it with an engine that applies them, and repeat the export"
+            )
+        (topic,) = commit.topics.keys() & plan.topics.keys()
+        prefix = f"{directory}/" if directory else ""
+        folder = self._data_directory(directory, plan.batch)
+        new = write_batch(
+            self._files,
+            self._upsert,
+            plan,
+            topic,
+            outcomes,
+            positions,
+            schema=commit.schema,
+            current=[f"{prefix}{path}" for path in table.paths()],
+            place=lambda name: f"{folder}/{layout.short_name(topic)}{name}+p{uuid4().hex[:8]}{layout.DATA_SUFFIX}",
+        )
+        self.changed_keys[topic] = new.keys
+        return replace(
+            commit,
+            files=[file._replace(path=file.path.removeprefix(prefix)) for file in new.files],
+            removed=[path.removeprefix(prefix) for path in new.removed],
+            properties={**commit.properties, **new.keys.properties()},
+        )
+
+    def _remove_changes(self, directory: str, batch: int) -> None:
+        """Remove the changes of this batch and earlier ones, also those of interrupted runs."""
+        folder = f"{CHANGES}/{directory}/data"
+        for name in self._files.names(folder):
+            number = name.removeprefix(".").partition("+")[0]
+            if number.isdecimal() and int(number) <= batch:
+                self._files.remove(f"{folder}/{name}")
 
     def remove_unfinished(self, topics: Collection[str]) -> None:
         """Delete the files of the last batch that it does not name, unless other programs have changed the table."""
@@ -362,6 +421,11 @@ class TableLog:
                 if (state.batch if state else -1) != publication.after:
                     publications.remove(commit.batch)
                     raise LostRace(f"another export has committed to {name} at the same time") from None
+                if commit.removed and (table.has_row_deletes() or not table.paths() >= set(commit.removed)):
+                    publications.remove(commit.batch)
+                    raise TableFailed(
+                        f"another program has replaced files of {name} at the same time: repeat the export"
+                    ) from None
             else:
                 break
         else:
@@ -380,7 +444,7 @@ class TableLog:
         self, directory: str, plan: Plan, outcomes: Mapping[str, FileOutcome], after: Positions, now_ms: int
     ) -> TableCommit:
         from kctl.tables.exec.decoding.rows import selected  # noqa: PLC0415 - same
-        from kctl.tables.exec.selection.columns import schema  # noqa: PLC0415 - imports pyarrow
+        from kctl.tables.exec.selection.columns import schema, state_schema  # noqa: PLC0415 - imports pyarrow
 
         topics = [topic for topic in after.topics if self._directory(topic) == directory]
         mine = [range_ for range_ in plan.ranges if range_.tp.topic in topics]
@@ -401,11 +465,13 @@ class TableLog:
             partition_by=self._partition_by,
             topics={topic: after.topics[topic] for topic in topics},
             schema=selected(
-                schema(
-                    include_headers=plan.options.include_headers,
-                    has_incarnation=incarnations > 0,
-                    columns=plan.topics[mine[0].tp.topic].columns,
-                    headers=self._headers,
+                state_schema(
+                    schema(
+                        include_headers=plan.options.include_headers,
+                        has_incarnation=incarnations > 0 and not self._upsert,
+                        columns=plan.topics[mine[0].tp.topic].columns,
+                        headers=self._headers,
+                    )
                 ),
                 self._select,
             ),

@@ -7,18 +7,20 @@ records (JSON).  The columns that the topic has in the export stay, and new ones
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from typing import Any, Protocol
 
 from kctl.client.registry.schema import Schema, SchemaError
 from kctl.errors import UsageError
-from kctl.tables.exec.schema import avro_columns
+from kctl.tables.exec.schema import avro_columns, connect_types
+from kctl.tables.exec.schema.changes import DELETED, NotAChange, change_of, payload_of, row_schema, row_type
 from kctl.tables.exec.schema.column_types import (
     NO_ID,
     STRING,
     VARIANT,
+    ChangeFormat,
     Columns,
     Decoding,
     Format,
@@ -32,6 +34,8 @@ from kctl.tables.exec.schema.column_types import (
     kind_of,
 )
 from kctl.tables.exec.schema.json_fields import inferred
+from kctl.tables.exec.schema.json_text import NotJson, parse
+from kctl.tables.exec.schema.json_text import text_of as text_of_json
 from kctl.tables.exec.schema.schema_texts import text_of
 from kctl.tables.exec.targets.target import PackageMissing, require_variants
 from kctl.tables.plans.plan import HeldColumns
@@ -114,6 +118,8 @@ class FieldOptions:
     """The name of a file, `registry` or `registry:SUBJECT`; empty: inference for JSON, else the registry."""
     text: str = ""
     """The contents of the file."""
+    changes: ChangeFormat = ChangeFormat.NONE
+    """How values describe changes; then Debezium's types have columns of their own."""
 
     def __post_init__(self) -> None:
         if self.schema and self.format in {Format.BINARY, Format.STRING, Format.VARIANT}:
@@ -252,6 +258,9 @@ def _decoding(options: FieldOptions, topic: str, registry: SchemaSource | None, 
             return Decoding(Format.STRING, STRING)
         case Format.VARIANT:
             return Decoding(Format.VARIANT, VARIANT)
+    if options.is_inferred and options.changes is not ChangeFormat.NONE:
+        sample = sample_of(topic, options.name)
+        return Decoding(Format.JSON, inferred_rows(sample, options.name), changes=options.changes)
     if options.is_inferred:
         return Decoding(Format.JSON, inferred(sample_of(topic, options.name)))
     if not options.needs_registry:
@@ -268,8 +277,12 @@ def _decoding(options: FieldOptions, topic: str, registry: SchemaSource | None, 
 def _given(options: FieldOptions, schemas: Sequence[Schema], source: str) -> Decoding:
     """Return the columns of all schemas together."""
     chosen_type: Type | None = None
+    has_changes = options.changes is not ChangeFormat.NONE
+    if has_changes and options.format is Format.AVRO:
+        schemas = [avro_columns.with_logical_types(schema) for schema in schemas]
     for schema in schemas:
         type_ = columns_of(schema.text, source) if options.format is Format.JSON else _column(schema, options, source)
+        type_ = row_type(type_) if has_changes and options.name == "value" else type_
         chosen_type = type_ if chosen_type is None else extended(chosen_type, type_, options.name, widens=True)
     if chosen_type is None:
         raise UsageError(f"{source} has no schema")
@@ -277,7 +290,36 @@ def _given(options: FieldOptions, schemas: Sequence[Schema], source: str) -> Dec
         texts = [(schema.id, "") for schema in schemas if options.needs_registry]
     else:
         texts = [(schema.id, text_of(schema)) for schema in schemas]
-    return Decoding(options.format, chosen_type, is_strict=True, schemas=tuple(texts))
+    # Keys of JSON may be in an object with their schema, as values.
+    changes = options.changes if options.name == "value" or options.format is Format.JSON else ChangeFormat.NONE
+    return Decoding(options.format, chosen_type, is_strict=True, schemas=tuple(texts), changes=changes)
+
+
+def inferred_rows(values: Iterable[bytes], name: str) -> Struct:
+    """Return the columns of the rows, or keys, in values of JSON with changes.
+
+    Those whose values have a schema of Kafka Connect are the columns of these schemas.
+    """
+    schemas: dict[str, Any] = {}
+    rows: list[str] = []
+    for value in values:
+        try:
+            payload, schema = payload_of(parse(value))
+            row = change_of(payload).row if name == "value" else payload
+        except (NotJson, NotAChange):
+            continue
+        if schema is not None:
+            found = row_schema(schema) if name == "value" else schema
+            schemas.setdefault(json.dumps(found, sort_keys=True, default=str), found)
+        elif isinstance(row, dict):
+            rows.append(text_of_json(row))
+    type_: Type = inferred(rows)
+    for found in schemas.values():
+        if isinstance(column := connect_types.column_of(found), Struct):
+            column = Struct(tuple(field for field in column.fields if field[0] != DELETED))
+            type_ = column if type_ == Struct() else extended(type_, column, name, is_strict=False)
+    assert isinstance(type_, Struct)
+    return type_
 
 
 def _column(schema: Schema, options: FieldOptions, source: str) -> Type:

@@ -26,6 +26,11 @@ class PathSet(NamedTuple):
             digest += _hash(path)
         return type(self)(size, digest % _MODULUS)
 
+    def minus(self, paths: Iterable[str]) -> Self:
+        """Return the set without some paths, which must be in it."""
+        removed = type(self)().plus(paths)
+        return type(self)(self.size - removed.size, (self.digest - removed.digest) % _MODULUS)
+
 
 def sized(sizes: Mapping[str, int]) -> Iterator[str]:
     """Return the paths with the sizes of their files, for a set that differs if a size does."""

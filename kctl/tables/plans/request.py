@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from kctl.admin.topics.offsets import START
 from kctl.client.registry.schema import RegistrySettings
 from kctl.client.settings import ClientSettings
 from kctl.errors import UsageError
 from kctl.tables.engines.engine import EngineSettings
+from kctl.tables.engines.session import SparkSettings
 from kctl.tables.exec.schema.column_types import Format
 from kctl.tables.formats.kinds import TableKind, TableOptions
 from kctl.tables.plans.cluster_view import TopicSelection
@@ -43,6 +45,8 @@ class ExportRequest:
             raise UsageError("--dead-letter-topic is an option of --on-bad-record dead-letter")
         if self.dead_letter_topic in self.selection.topics:
             raise UsageError(f"--dead-letter-topic: {self.dead_letter_topic} is one of the exported topics")
+        if self.table.upsert:
+            self._check_upsert()
         if self.table.kind is not TableKind.PARQUET:
             for field_options in self.decoding.fields:
                 if field_options.format is Format.VARIANT:
@@ -51,6 +55,20 @@ class ExportRequest:
                         f"--{field_options.name} variant: {library} cannot add files with variants to a table; use "
                         f"--table parquet, or --{field_options.name} json"
                     )
+
+    def _check_upsert(self) -> None:
+        """Raise UsageError for options that an export of the current state by key cannot have."""
+        if isinstance(self.engine, SparkSettings):
+            raise UsageError("--mode upsert is an option of --engine local, which writes the same tables")
+        if self.adopts:
+            raise UsageError("--adopt and --mode upsert exclude each other: export to another folder")
+        if self.selection.start != START:
+            raise UsageError("--from and --mode upsert exclude each other: the state needs all records of a topic")
+        if self.selection.partitions is not None:
+            raise UsageError("--partitions and --mode upsert exclude each other: the state is that of a whole topic")
+        for field_options in self.decoding.fields:
+            if field_options.format is Format.VARIANT:
+                raise UsageError(f"--{field_options.name} variant and --mode upsert exclude each other: use json")
 
 
 _LIBRARIES = {TableKind.ICEBERG: "pyiceberg", TableKind.DELTA: "deltalake"}

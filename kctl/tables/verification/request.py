@@ -90,11 +90,53 @@ def verify_export(
     if request.from_start and existing.options.kind is TableKind.PARQUET:
         raise UsageError("--from-start is an option for Iceberg and Delta tables: a folder records where it starts")
     if source is not None:
-        return _compare(request, files, existing.topic(request.topic), source, on_progress, existing.options.rows)
+        return _compare_export(request, files, existing, existing.topic(request.topic), source, on_progress)
     exported = existing.topic(request.topic)
-    rows = existing.options.rows
     return _with_cluster(
-        request, exported.position, lambda found: _compare(request, files, exported, found, on_progress, rows)
+        request,
+        exported.position,
+        lambda found: _compare_export(request, files, existing, exported, found, on_progress),
+    )
+
+
+def _compare_export(
+    request: VerifyRequest,
+    files: Files,
+    existing: ExistingExport,
+    exported: ExportedTopic,
+    source: LiveSource,
+    on_progress: Callable[[int], None],
+) -> Verification:
+    """Compare the records, or the state by key, whichever the export has."""
+    if existing.options.upsert is None:
+        return _compare(request, files, exported, source, on_progress, existing.options.rows)
+    from kctl.tables.verification.state import StateSource, verify_state  # noqa: PLC0415 - imports pyarrow
+
+    for name, is_given in (("--partitions", request.partitions is not None), ("--from-start", request.from_start)):
+        if is_given:
+            raise UsageError(f"{name}: the table has the current state by key, which is compared as a whole")
+    if not source.live.is_topic_of(exported.position):
+        raise UsageError(
+            f"topic {request.topic} was deleted and created again since the last export, so that its state cannot be "
+            "compared; export it first"
+        )
+    missing = [path for path, _ in exported.missing]
+    ranges = verify_state(
+        files,
+        exported,
+        existing.options.upsert,
+        existing.options.headers,
+        StateSource(
+            settings=request.client,
+            logs=dict(source.live.logs),
+            open_reader=source.open_reader,
+            on_progress=on_progress,
+        ),
+    )
+    return Verification(
+        ranges,
+        missing,
+        [f"{path}, a file of the export, does not exist" for path in missing],
     )
 
 

@@ -46,6 +46,12 @@ class SteppedFiles(DiskFiles):
         self.discard(scratch)
         return is_first
 
+    def replace(self, path: str, other: str) -> None:
+        self._step()
+        super().replace(path, other)
+        self._synced_names.add(self._folder / other)
+        self._step()
+
     def remove(self, path: str) -> None:
         self._step()
         super().remove(path)

@@ -22,6 +22,7 @@ from kctl.records.build import build_batch
 from kctl.records.header import Record
 from kctl.tables.engines.engine import EngineSettings
 from kctl.tables.engines.job import JobProgress, TaskRunner
+from kctl.tables.engines.local_pool import LocalSettings
 from kctl.tables.engines.session import SparkFailed, SparkSettings
 from kctl.tables.exec.file_task import FileTask
 from kctl.tables.exec.outcome import DataLoss, FileOutcome, Unreadable
@@ -88,6 +89,8 @@ class Cluster:
         """(partition, first offset) of batches whose checksum is wrong."""
         self.value: Callable[[int, int], bytes | None] = value
         """The value of the record of a partition with an offset."""
+        self.key: Callable[[int, int], bytes | None] = lambda partition, offset: b"k"
+        """The same of keys."""
         self.headers: Callable[[int], tuple[tuple[str, bytes | None], ...]] = lambda offset: ()
 
     def append(self, partition: int, count: int) -> None:
@@ -129,7 +132,13 @@ class Cluster:
                 partition,
                 base,
                 [
-                    Record(0, self.timestamp_ms(offset), b"k", self.value(partition, offset), self.headers(offset))
+                    Record(
+                        0,
+                        self.timestamp_ms(offset),
+                        self.key(partition, offset),
+                        self.value(partition, offset),
+                        self.headers(offset),
+                    )
                     for offset in range(base, base + RECORDS_PER_BATCH)
                 ],
             )
@@ -229,6 +238,7 @@ def exporter(
     table: TableOptions | None = None,
     include_headers: bool = False,
     decoding: DecodingOptions | None = None,
+    target_file_bytes: int | None = None,
 ) -> Exporter:
     """An exporter of all topics in `cluster`, with about ten records per file."""
     files = files or DiskFiles(folder)
@@ -238,11 +248,11 @@ def exporter(
         client=ClientSettings((("127.0.0.1", 1),)),
         options=FileOptions(include_headers=include_headers),
         table=table or TableOptions(),
-        target_file_bytes=10 * max(cluster.bytes_per_offset, 1),
+        target_file_bytes=target_file_bytes or 10 * max(cluster.bytes_per_offset, 1),
         on_data_loss=on_data_loss,
         on_corrupt_batch=on_corrupt_batch,
         adopts=adopts,
-        engine=SparkSettings(),
+        engine=LocalSettings(1) if table and table.upsert else SparkSettings(),
         decoding=decoding or DecodingOptions(),
     )
 
@@ -264,7 +274,7 @@ def exporter(
     def take(_: ExportRequest, plan: Plan) -> RecordSample:
         return {
             range_.tp: [
-                Record(offset, 0, b"k", cluster.value(range_.tp.partition, offset))
+                Record(offset, 0, cluster.key(range_.tp.partition, offset), cluster.value(range_.tp.partition, offset))
                 for offset in range(range_.start, min(range_.start + 3, range_.end))
             ]
             for range_ in plan.ranges

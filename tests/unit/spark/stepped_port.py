@@ -68,6 +68,11 @@ class SteppedPort:
     def discard(self, scratch: Path) -> None:
         self._files.discard(scratch)
 
+    def replace(self, path: str, other: str) -> None:
+        self.step()
+        self._files.replace(path, other)
+        self.step()
+
     def remove(self, path: str) -> None:
         self.step()
         self._files.remove(path)

@@ -22,7 +22,8 @@ from kctl.client.registry.protobuf import ProtobufCodec
 from kctl.client.registry.schema import Schema, header_of, indexes_of
 from kctl.errors import UsageError
 from kctl.tables.exec.decoding.protobuf_values import ProtobufDecoder, column_of
-from kctl.tables.exec.schema.column_types import Decoding, Format, type_to_json
+from kctl.tables.exec.schema.changes import row_type
+from kctl.tables.exec.schema.column_types import ChangeFormat, Decoding, Format, type_to_json
 from kctl.tables.exec.schema.schema_texts import text_of
 
 ID = 7
@@ -156,3 +157,31 @@ def test_a_message_type_with_exponentially_many_columns_is_refused() -> None:
     codec = ProtobufCodec(Schema(ID, "PROTOBUF", base64.b64encode(file.SerializeToString()).decode()))
     with pytest.raises(UsageError, match="has more than 10000 types"):
         column_of(codec, "value")
+
+
+def test_messages_of_debezium_are_rows_and_what_becomes_of_them() -> None:
+    file = FileDescriptorProto(name="customers.proto", package="shop", syntax="proto3")
+    envelope = file.message_type.add(name="Envelope")
+    row = envelope.nested_type.add(name="Value")
+    add(row, "id", Field.TYPE_INT32)
+    add(row, "name", Field.TYPE_STRING)
+    for name in ("before", "after"):
+        add(envelope, name, Field.TYPE_MESSAGE, ".shop.Envelope.Value")
+    add(envelope, "op", Field.TYPE_STRING)
+    schema = Schema(ID, "PROTOBUF", base64.b64encode(file.SerializeToString()).decode())
+    codec = ProtobufCodec(schema)
+    type_ = row_type(column_of(codec, "value"))
+    assert type_to_json(type_) == {"struct": {"id": "int32", "name": "string"}}
+    decoding = Decoding(Format.PROTOBUF, type_, True, ((ID, text_of(schema)),), ChangeFormat.DEBEZIUM)
+    message = GetMessageClass(codec.first_type)
+    sent = [
+        message(after={"id": 1, "name": "a"}, op="c"),
+        message(before={"id": 1}, op="d"),
+        message(op="u"),
+    ]
+    values = [*(payload([0], found.SerializeToString()) for found in sent), None]
+    decoded = ProtobufDecoder(decoding).decode(pa.array(values, pa.binary()))
+    rows, kinds = (array.to_pylist() for array in decoded.arrays)
+    assert rows == [{"id": 1, "name": "a"}, {"id": 1, "name": ""}, None, None]
+    assert kinds == ["upsert", "delete", None, "delete"]
+    assert decoded.misfits == {2: "op is u, and after is not an object"}

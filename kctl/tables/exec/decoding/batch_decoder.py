@@ -136,7 +136,9 @@ def _decoder_of(name: str, decoding: Decoding) -> ColumnDecoder:
     if decoding.format is Format.STRING:
         return TextDecoder()
     decoder: ColumnDecoder
-    if decoding.format is Format.JSON:
+    if decoding.format is Format.JSON and decoding.has_changes:
+        decoder = _module("change_values").JsonChangeDecoder(decoding, name)
+    elif decoding.format is Format.JSON:
         decoder = _module("json_values").JsonDecoder(decoding, name)
     elif decoding.format is Format.VARIANT:
         decoder = _module("variant_values").VariantDecoder()

@@ -51,7 +51,7 @@ class JsonDecoder:
         """See ColumnDecoder."""
         misfits: dict[int, str] = {}
         if self._ids:
-            raw, misfits = _without_header(raw, self._ids)
+            raw, misfits = without_header(raw, self._ids)
         texts, invalid = decoded_texts(raw)
         misfits |= invalid
         values: list[pa.Array] = []
@@ -139,7 +139,7 @@ class JsonDecoder:
         return fitting, rest, misplaced
 
 
-def _without_header(raw: pa.Array, ids: list[int]) -> tuple[pa.Array, dict[int, str]]:
+def without_header(raw: pa.Array, ids: list[int]) -> tuple[pa.Array, dict[int, str]]:
     """Return the values after the zero byte and the id; those without the header of a known schema become null."""
     headers = pc.binary_slice(raw, 0, HEADER_BYTES)
     known = pa.array([b"\0" + schema_id.to_bytes(4, "big") for schema_id in ids], pa.binary())

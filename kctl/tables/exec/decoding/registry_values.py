@@ -13,6 +13,7 @@ import pyarrow as pa
 from kctl.client.registry.schema import Schema, SchemaError, split_header
 from kctl.tables.exec.decoding.batch_decoder import DecodedColumn
 from kctl.tables.exec.schema.arrow_types import arrow_type
+from kctl.tables.exec.schema.changes import NotAChange, change_of
 from kctl.tables.exec.schema.column_types import (
     NO_ID,
     Decoding,
@@ -38,6 +39,7 @@ class RegistryDecoder(ABC):
         kind = decoding.format.name
         self._readers = {id_: self.reader_of(schema_of_text(id_, kind, text)) for id_, text in decoding.schemas}
         self._arrow = arrow_type(decoding.type)
+        self._has_changes = decoding.has_changes
         self._convert = _converter(decoding.type)
 
     @abstractmethod
@@ -47,15 +49,20 @@ class RegistryDecoder(ABC):
     def decode(self, raw: pa.Array) -> DecodedColumn:
         """See ColumnDecoder."""
         values: list[Any] = []
+        kinds: list[str | None] = []
         misfits: dict[int, str] = {}
         for index, data in enumerate(raw.to_pylist()):
+            kind, value = None, None
             try:
                 value = None if data is None else self._value(data)
-            except SchemaError as error:
+                if self._has_changes:
+                    kind, value = change_of(value)
+            except (SchemaError, NotAChange) as error:
                 value, misfits[index] = None, str(error)
             values.append(value)
+            kinds.append(kind)
         array = self._array(values, misfits)
-        return DecodedColumn([array], misfits)
+        return DecodedColumn([array, pa.array(kinds, pa.string())] if self._has_changes else [array], misfits)
 
     def _value(self, data: bytes) -> Any:
         if NO_ID in self._readers:

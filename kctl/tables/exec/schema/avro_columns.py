@@ -30,7 +30,45 @@ _TYPES = {
     "string": "string",
     "bytes": "binary",
 }
-_LOGICAL = {"date": "int", "timestamp-millis": "long", "timestamp-micros": "long"}
+ZONED_TIMESTAMP = "kctl-zoned-timestamp"
+"""A text of ISO 8601 with its offset; kctl.tables.exec.decoding.avro_values reads it."""
+_LOGICAL = {"date": "int", "timestamp-millis": "long", "timestamp-micros": "long", ZONED_TIMESTAMP: "string"}
+_TIMES = {"timestamp-millis", "timestamp-micros", ZONED_TIMESTAMP}
+_CONNECT = {
+    "io.debezium.time.Date": ("int", "date"),
+    "org.apache.kafka.connect.data.Date": ("int", "date"),
+    "io.debezium.time.Timestamp": ("long", "timestamp-millis"),
+    "org.apache.kafka.connect.data.Timestamp": ("long", "timestamp-millis"),
+    "io.debezium.time.MicroTimestamp": ("long", "timestamp-micros"),
+    "io.debezium.time.ZonedTimestamp": ("string", ZONED_TIMESTAMP),
+}
+"""Avro's type and the logical type of Debezium's types, which Avro schemas name in `connect.name`."""
+
+
+def with_logical_types(schema: Schema) -> Schema:
+    """Return the schema, and those it uses, with logical types for Debezium's dates and times.  Raises SchemaError."""
+    try:
+        used = {
+            name: used_schema._replace(text=json.dumps(_marked(json.loads(used_schema.text))))
+            for name, used_schema in schema.by_reference.items()
+        }
+        return schema._replace(text=json.dumps(_marked(json.loads(schema.text))), by_reference=used)
+    except (ValueError, RecursionError):
+        raise SchemaError("it is not a valid Avro schema") from None
+
+
+def _marked(schema: Any) -> Any:
+    match schema:
+        case list():
+            return [_marked(branch) for branch in schema]
+        case dict():
+            marked = {name: _marked(member) for name, member in schema.items()}
+            avro_type, logical = _CONNECT.get(str(schema.get("connect.name")), ("", ""))
+            if logical and schema.get("type") == avro_type:
+                marked["logicalType"] = logical
+            # A default is not used for reading, and may not fit the logical type.
+            return marked
+    return schema
 
 
 def prepared(schema: Schema) -> Schema:
@@ -114,7 +152,7 @@ class _Columns:
         match schema.get("logicalType"):
             case "date":
                 return "date"
-            case "timestamp-millis" | "timestamp-micros":
+            case str() as logical if logical in _TIMES:
                 return "timestamp"
             case "decimal":
                 return f"decimal({schema['precision']},{schema.get('scale', 0)})"

@@ -85,6 +85,15 @@ class Format(StrEnum):
     """JSON that is kept as it is, see kctl.tables.exec.decoding.variant_encoding."""
 
 
+class ChangeFormat(StrEnum):
+    """How records describe changes of rows, for exports of the current state by key."""
+
+    NONE = "none"
+    """The value is the row, and a null value deletes it."""
+    DEBEZIUM = "debezium"
+    """Envelopes with op, before and after, or rows with the field __deleted; see kctl.tables.exec.schema.changes."""
+
+
 @dataclass(frozen=True, slots=True)
 class Decoding:
     """How the keys or values of a topic become columns; part of the plan, so that attempts write equal files."""
@@ -96,11 +105,18 @@ class Decoding:
     """JSON: whether values of another type than their column do not fit; otherwise they go into the rest."""
     schemas: tuple[tuple[int, str], ...] = ()
     """Schemas of writers by their id in a registry; without header, one with the id NO_ID."""
+    changes: ChangeFormat = ChangeFormat.NONE
+    """How values describe changes; `type` is that of the rows."""
 
     @property
     def has_rest(self) -> bool:
         """Whether there is a column for what the schema lacks."""
         return self.format is Format.JSON
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether what is decoded says what becomes of the row; otherwise it is the row."""
+        return self.changes is not ChangeFormat.NONE
 
 
 NO_ID = -1
@@ -197,6 +213,7 @@ def decoding_to_json(decoding: Decoding) -> dict[str, Any]:
         "type": type_to_json(decoding.type),
         "is_strict": decoding.is_strict,
         "schemas": {str(schema_id): text for schema_id, text in decoding.schemas},
+        **({} if decoding.changes is ChangeFormat.NONE else {"changes": decoding.changes.value}),
     }
 
 
@@ -221,6 +238,7 @@ def decoding_from_json(document: Any) -> Decoding:
         type_from_json(document["type"]),
         document["is_strict"],
         tuple((int(schema_id), text) for schema_id, text in document["schemas"].items()),
+        ChangeFormat(document.get("changes", ChangeFormat.NONE)),
     )
 
 

@@ -13,6 +13,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from datetime import date, datetime
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 from kctl.limits import EXPORT_COLUMN_DEPTH_MAX, EXPORT_COLUMNS_MAX
@@ -23,6 +25,7 @@ from kctl.tables.exec.schema.column_types import (
     Type,
     alternative_name,
     alternatives,
+    decimal_of,
     is_alternative,
     is_column_name,
     kind_of,
@@ -178,7 +181,7 @@ def _alternative(name: str, value: Any, fields: Mapping[str, Type]) -> str | Non
 
 
 def _converted(value: Any, type_: str) -> Any:
-    return float(value) if type_ == "double" else int(value) if type_ == "int64" else value
+    return float(value) if type_ in {"double", "float"} else int(value) if type_ in _INTEGER_ENDS else value
 
 
 def _fits(value: Any, type_: str) -> bool:
@@ -186,16 +189,34 @@ def _fits(value: Any, type_: str) -> bool:
         case bool():
             return type_ == "boolean"
         case int():
-            if type_ == "int64":
-                return -_INT64_END <= value < _INT64_END
+            if type_ in _INTEGER_ENDS:
+                return -_INTEGER_ENDS[type_] <= value < _INTEGER_ENDS[type_]
             return type_ == "double" and _is_exact(value)
         case Number():
             if type_ == "int64":
                 return value.is_integer() and abs(value) < WHOLE_END
-            return type_ == "double" and math.isfinite(value)
+            return type_ in {"double", "float"} and math.isfinite(value)
         case str():
             return type_ == STRING and _is_utf8(value)
+        case datetime():
+            return type_ == "timestamp"
+        case date():
+            return type_ == "date"
+        case bytes():
+            return type_ == "binary"
+        case Decimal():
+            number = decimal_of(type_)
+            return number is not None and _has_digits(value, *number)
     return False
+
+
+_INTEGER_ENDS = {"int32": 2**31, "int64": _INT64_END}
+
+
+def _has_digits(value: Decimal, precision: int, scale: int) -> bool:
+    """Return whether a decimal type has the number without rounding it."""
+    _, digits, exponent = value.as_tuple()
+    return isinstance(exponent, int) and -exponent <= scale and len(digits) + exponent <= precision - scale
 
 
 def _is_exact(value: int) -> bool:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from kctl.tables.exec.schema.arrow_types import TIMESTAMP, arrow_type
 from kctl.tables.exec.schema.column_types import UNDECODED, Columns, Decoding, Struct
 from kctl.tables.exec.selection.row_selection import COLUMNS, HEADER_LIST, MAP, HeaderForm
+from kctl.tables.exec.selection.upserts import CHANGE, KEY_ID
 
 # The column of headers as a map or as a struct of some headers, made of the list of all entries.
 
@@ -121,6 +122,20 @@ INCARNATION = pa.field("incarnation", pa.int32())
 """In tables: null for the first topic of a name; 1, 2 and so on after it was created again or truncated."""
 
 
+CHANGE_FIELD = pa.field(CHANGE, pa.string())
+KEY_ID_FIELD = pa.field(KEY_ID, pa.binary())
+
+
+def changes_schema(of_rows: pa.Schema) -> pa.Schema:
+    """Return the columns of a file with changes of rows that have these columns."""
+    return pa.schema([*state_schema(of_rows), CHANGE_FIELD, KEY_ID_FIELD])
+
+
+def state_schema(of_changes: pa.Schema) -> pa.Schema:
+    """Return the columns of the rows that changes result in."""
+    return pa.schema([field for field in of_changes if field.name not in {CHANGE, KEY_ID}])
+
+
 REASON = pa.field("reason", pa.string())
 """In dead letters: why the record does not fit."""
 
@@ -147,10 +162,12 @@ def schema(
 def fields_of(name: str, decoding: Decoding) -> list[pa.Field]:
     """Return the columns of keys or values: `name`, and `name_rest` with JSON of what has no column.
 
-    A struct without fields, which files cannot have, is left out until a field is known.
+    Values that describe changes have the column `change` too.  A struct without fields, which files cannot have, is
+    left out until a field is known.
     """
     fields = [] if decoding.type == Struct() else [pa.field(name, arrow_type(decoding.type))]
-    return [*fields, pa.field(f"{name}_rest", pa.string())] if decoding.has_rest else fields
+    fields += [pa.field(f"{name}_rest", pa.string())] if decoding.has_rest else []
+    return [*fields, CHANGE_FIELD] if decoding.has_changes and name == "value" else fields
 
 
 def within_calendar(batch: pa.RecordBatch) -> pa.RecordBatch:

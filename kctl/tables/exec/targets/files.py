@@ -107,6 +107,10 @@ class Files(Protocol):
         """Remove a scratch file; a missing one is fine."""
         ...
 
+    def replace(self, path: str, other: str) -> None:
+        """Give a file the name of another one, which it replaces at once and durably; a missing one is fine."""
+        ...
+
     def remove(self, path: str) -> None:
         """Remove a file; a missing one is fine."""
         ...
@@ -205,6 +209,14 @@ class DiskFiles:
     def discard(self, scratch: Path) -> None:
         """Remove the scratch file if it exists."""
         scratch.unlink(missing_ok=True)
+
+    def replace(self, path: str, other: str) -> None:
+        """Rename the file if it exists."""
+        source, final = self._written(path), self._written(other)
+        _make_directory(final.parent)
+        with contextlib.suppress(FileNotFoundError):
+            os.replace(source, final)
+        _sync(final.parent)
 
     def remove(self, path: str) -> None:
         """Remove the file if it exists."""

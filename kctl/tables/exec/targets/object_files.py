@@ -147,6 +147,10 @@ class ObjectFiles:
         if file := self._scratch.pop(scratch, None):
             file.close()
 
+    def replace(self, path: str, other: str) -> None:
+        """Raise StoreFailed: an exporter that was overtaken could put an older object in place of a newer one."""
+        raise StoreFailed(f"{self._url}: objects are not replaced ({path}, {other})")
+
     def remove(self, path: str) -> None:
         """Delete the object if it exists."""
         checked(path, self._url)

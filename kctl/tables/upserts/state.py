@@ -1,0 +1,229 @@
+"""Writes the files of a batch: those of the buckets that changes have touched, which a commit replaces with these."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from kctl.errors import KctlError
+from kctl.tables.exec.decoding.changed_rows import key_ids
+from kctl.tables.exec.outcome import DataLoss, WrittenFile
+from kctl.tables.exec.schema.changes import ChangeKind
+from kctl.tables.exec.schema.column_types import Columns, columns_to_json
+from kctl.tables.exec.selection.columns import CHANGE_FIELD, KEY_ID_FIELD, changes_schema
+from kctl.tables.exec.selection.upserts import UpsertOptions
+from kctl.tables.exec.targets.damage import damage_as_arrow_error
+from kctl.tables.exec.targets.files import Files
+from kctl.tables.exec.targets.writer import ParquetFile
+from kctl.tables.exec.task import COLUMNS_KEY
+from kctl.tables.upserts.buckets import DEPTH_MAX, Bucket, assign, bucket_of_name, key_hashes, overlapping, select
+from kctl.tables.upserts.changed_keys import STATE_FILE_BYTES
+from kctl.tables.upserts.changes import OF_TABLE, ORIGIN, RECORD, Truncate, after_truncates, truncates_of
+from kctl.tables.upserts.gathering import EXPORT_CHANGES_BYTES_MAX, Group, gather
+from kctl.tables.upserts.rows import apply, conform
+
+BATCH_ROWS = 1 << 16
+ORIGIN_FIELD = pa.field(ORIGIN, pa.int8())
+
+
+class BrokenState(KctlError):
+    """The files of the table are not those that exports have written."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateRequest:
+    """The changes of one topic, and the files that they change; paths are relative to the target."""
+
+    changes: Sequence[str]
+    current: Collection[str]
+    is_cleared: bool
+    """Whether no row of before remains, because the topic was created again."""
+    place: Callable[[Bucket], str]
+    """Returns the path of a new file of a bucket."""
+    schema: pa.Schema
+    """The columns of the rows."""
+    columns: Columns
+    options: UpsertOptions
+    compression: str
+    bucket_bytes_max: int = STATE_FILE_BYTES
+    changes_bytes_max: int = EXPORT_CHANGES_BYTES_MAX
+
+
+@dataclass(slots=True)
+class NewState:
+    """The new files, and the current ones that they replace."""
+
+    files: list[WrittenFile] = field(default_factory=list)
+    removed: list[str] = field(default_factory=list)
+    upserted: int = 0
+    deleted: int = 0
+    outdated: int = 0
+    moved: int = 0
+
+
+def write_state(files: Files, request: StateRequest) -> NewState:
+    """Write the files of all buckets with changes.  Those of before are read, and not changed.
+
+    Raises BrokenState, DataLoss for a file that is gone or damaged, OSError and StoreFailed; files that were written
+    remain then, and belong to no commit.
+    """
+    return _StateWriter(files, request).run()
+
+
+class _StateWriter:
+    def __init__(self, files: Files, request: StateRequest) -> None:
+        self._files = files
+        self._request = request
+        self._new = NewState()
+        self._buckets: dict[Bucket, str] = {}
+        """Current files of buckets."""
+        self._removed: set[str] = set()
+        self._metadata = (
+            {COLUMNS_KEY: json.dumps(columns_to_json(request.columns))} if request.columns.are_typed else {}
+        )
+
+    def run(self) -> NewState:
+        truncates = self._truncates()
+        others: list[str] = []
+        if self._request.is_cleared or truncates:
+            self._removed.update(self._request.current)
+        else:
+            for path in self._request.current:
+                bucket = bucket_of_name(path)
+                if bucket is None:
+                    others.append(path)  # of another program, which has compacted the table
+                else:
+                    self._check(bucket, path)
+                    self._buckets[bucket] = path
+            if twins := overlapping(list(self._buckets)):
+                first, second = (self._buckets[bucket] for bucket in twins)
+                raise BrokenState(f"{first} and {second} have the same keys: one of them is not of this export")
+        self._removed.update(others)
+        total = sum(self._row_count(path) for path in (*self._request.changes, *others))
+        parts = self._parts(truncates, others)
+        for group in gather(parts, total, self._request.options.order_path, bytes_max=self._request.changes_bytes_max):
+            self._apply_group(group)
+        self._new.removed = sorted(self._removed)
+        return self._new
+
+    def _check(self, bucket: Bucket, path: str) -> None:
+        if bucket in self._buckets:
+            raise BrokenState(
+                f"{self._buckets[bucket]} and {path} have the same keys: one of them is not of this export"
+            )
+
+    def _truncates(self) -> list[Truncate]:
+        found: list[Truncate] = []
+        for path in self._request.changes:
+            for part in self._read(path, ["change", "partition", "offset", "timestamp"]):
+                found += truncates_of(part)
+        return found
+
+    def _row_count(self, path: str) -> int:
+        with self._files.open(path) as file, damage_as_arrow_error():
+            return int(pq.read_metadata(file).num_rows)
+
+    def _parts(self, truncates: list[Truncate], others: Sequence[str]) -> Iterator[pa.Table]:
+        """Yield the changes of rows, and the rows of files without buckets as earlier changes."""
+        for path in others:
+            for rows in self._read(path):
+                whole = conform(rows, self._request.schema)
+                ids, _ = key_ids(whole, self._request.options)
+                kinds = pa.repeat(pa.scalar(ChangeKind.UPSERT.value), whole.num_rows)
+                yield _from(OF_TABLE, whole.append_column(CHANGE_FIELD, kinds).append_column(KEY_ID_FIELD, ids))
+        for path in self._request.changes:
+            for part in self._read(path):
+                changes = conform(part, changes_schema(self._request.schema))
+                yield after_truncates(_from(RECORD, changes), truncates)
+
+    def _read(self, path: str, columns: list[str] | None = None) -> Iterator[pa.Table]:
+        try:
+            with damage_as_arrow_error(), self._files.open(path) as file:
+                source = pq.ParquetFile(file, pre_buffer=False)
+                for batch in source.iter_batches(BATCH_ROWS, columns=columns, use_threads=False):
+                    yield pa.Table.from_batches([batch])
+        except (pa.ArrowException, FileNotFoundError) as error:
+            raise DataLoss(
+                f"{self._files.location}/{path} is gone or damaged: restore it from a backup ({error})"
+            ) from error
+
+    def _rows(self, path: str) -> pa.Table:
+        parts = [conform(part, self._request.schema) for part in self._read(path)]
+        return pa.concat_tables(parts).combine_chunks() if parts else self._request.schema.empty_table()
+
+    def _apply_group(self, group: Group) -> None:
+        hashes = key_hashes(group.changes.column("key_id").combine_chunks())
+        outer = next(
+            (bucket for bucket in self._buckets if bucket.depth < group.bucket.depth and bucket.has(group.bucket)), None
+        )
+        if outer is not None:
+            # A part of a bucket: its rows are in the file of the whole bucket, from which each group takes its own.
+            self._apply(group.bucket, self._part_of(outer, group.bucket), group.changes)
+            self._removed.add(self._buckets[outer])
+            return
+        for bucket, rows in assign(hashes, self._buckets, group.bucket).items():
+            path = self._buckets.get(bucket)
+            changes = group.changes.take(pa.array(rows))
+            if self._apply(bucket, self._rows(path) if path else None, changes) and path:
+                self._removed.add(path)
+
+    def _part_of(self, outer: Bucket, bucket: Bucket) -> pa.Table:
+        rows = self._rows(self._buckets[outer])
+        ids, _ = key_ids(rows, self._request.options)
+        return rows.filter(pa.array(select(bucket, key_hashes(ids))))
+
+    def _apply(self, bucket: Bucket, rows: pa.Table | None, changes: pa.Table) -> bool:
+        """Write the rows of a bucket after changes, unless there are none; return whether they have changed."""
+        applied = apply(rows, changes, self._request.schema, self._request.options)
+        self._new.upserted += applied.upserted
+        self._new.deleted += applied.deleted
+        self._new.outdated += applied.outdated
+        self._new.moved += applied.moved
+        is_part = rows is not None and bucket not in self._buckets
+        if applied.is_change or is_part:
+            self._write(bucket, applied.rows)
+        return applied.is_change
+
+    def _write(self, bucket: Bucket, rows: pa.Table) -> None:
+        """Write the rows as the file of a bucket, or of those that it is divided into."""
+        if not rows.num_rows:
+            return
+        if rows.nbytes > self._request.bucket_bytes_max and rows.num_rows > 1 and bucket.depth < DEPTH_MAX:
+            ids, _ = key_ids(rows, self._request.options)
+            hashes = key_hashes(ids)
+            for half in bucket.halves():
+                self._write(half, rows.filter(pa.array(select(half, hashes))))
+            return
+        path = self._request.place(bucket)
+        parquet = ParquetFile(
+            partial(self._files.scratch, path),
+            schema=self._request.schema,
+            compression=self._request.compression,
+            metadata=self._metadata,
+        )
+        try:
+            for batch in rows.to_batches():
+                parquet.add(batch)
+            scratch = parquet.finish({})
+        except BaseException:
+            parquet.abandon()
+            if parquet.path:
+                self._files.discard(parquet.path)
+            raise
+        self._publish(scratch, path, rows.num_rows)
+
+    def _publish(self, scratch: Path, path: str, rows: int) -> None:
+        size = scratch.stat().st_size
+        if not self._files.publish(scratch, path):
+            raise BrokenState(f"{self._files.location}/{path} is in the way: repeat the export")
+        self._new.files.append(WrittenFile(path, size, rows))
+
+
+def _from(origin: int, changes: pa.Table) -> pa.Table:
+    return changes.append_column(ORIGIN_FIELD, pa.repeat(pa.scalar(origin, ORIGIN_FIELD.type), changes.num_rows))
