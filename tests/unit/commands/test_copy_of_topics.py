@@ -104,6 +104,23 @@ def test_two_topics_are_copied_each_with_an_option(kctl: Kctl, shop: FakeCluster
     assert values(other, "payments") == values(shop, "payments")
 
 
+def test_two_topics_of_the_source_are_not_copied_without_a_word_on_which_is_meant(
+    kctl: Kctl, shop: FakeCluster, other: FakeCluster
+) -> None:
+    line = f"copy orders-us payments --to-cluster {other.bootstrap}"
+    for exists in (False, True):
+        if exists:
+            other.create("payments")
+        refused = kctl(line)
+        assert refused.status == ExitStatus.REFUSED
+        for option in ("--each", "--no-each"):
+            assert f"'kctl copy orders-us payments {option} ...' copies" in refused.err
+    assert other.requested(ProduceRequest) == []
+    assert kctl(f"{line} --no-each").status == 0
+    assert values(other, "payments") == values(shop, "orders-us")
+    assert kctl("copy orders-us payments").status == 0, "in one cluster the second topic is always the target"
+
+
 def test_dry_run_counts_and_creates_nothing(kctl: Kctl, shop: FakeCluster, other: FakeCluster) -> None:
     other.create("payments")
     shop.groups["g"] = FakeGroup({TopicPartition("payments", 0): 2})
