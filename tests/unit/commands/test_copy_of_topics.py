@@ -241,6 +241,22 @@ def test_acls_need_an_authorizer_before_anything_is_written(kctl: Kctl, shop: Fa
     assert (ran.status, "no authorizer" in ran.err, set(other.topics)) == (ExitStatus.FAILED, True, set())
 
 
+def test_no_topic_is_created_if_its_acls_are_refused(kctl: Kctl, shop: FakeCluster, other: FakeCluster) -> None:
+    shop.intercept(DescribeAclsRequest, acls_of(("orders-us", 3), ("orders-", 4)))
+    other.intercept(DescribeAclsRequest, acls_of())
+
+    def create(request: Any) -> Any:
+        codes = [ErrorCode.NONE, ErrorCode.CLUSTER_AUTHORIZATION_FAILED][: len(request.creations)]
+        return CreateAclsResponse(results=[AclCreationResult(error_code=code) for code in codes])
+
+    other.intercept(CreateAclsRequest, create)
+    ran = kctl(f"copy orders-* --acls --to-cluster {other.bootstrap}")
+    assert ran.status == ExitStatus.FAILED
+    assert "CLUSTER_AUTHORIZATION_FAILED: 1 ACL cannot be created in the target, such as that of User:a" in ran.err
+    assert "1 ACL created, no topic was created and no record copied" in ran.err
+    assert set(other.topics) == set()
+
+
 @pytest.mark.usefixtures("shop")
 @for_rows(
     "line, message",
