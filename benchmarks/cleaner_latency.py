@@ -1,10 +1,11 @@
 """Measures the latency of producing while logs are compacted.
 
-    python -m benchmarks.cleaner_latency [--runs 3] [--megabytes 128] [--partitions 4] [--batch-bytes 16384]
+    python -m benchmarks.cleaner_latency [--runs 3] [--megabytes 128] [--partitions 4] [--batch-bytes 16384] [--no-pin]
 
 One message after the other at 1,000 a second, as in produce_latency, into a topic of its own: first with the cleaner
 idle, then while it works on a topic with keys written four times each.  Both in one run, so the ratios are what counts;
-broker and client have a processor each where there are two.
+broker and client have a processor each where there are two, and the broker shares its own with the process of the
+cleaner; with --no-pin all share all.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ def main() -> None:
     parser.add_argument("--megabytes", type=int, default=128)
     parser.add_argument("--partitions", type=int, default=4)
     parser.add_argument("--batch-bytes", type=int, default=16384)
+    parser.add_argument("--no-pin", action="store_true", help="do not give broker and client a processor each")
     options = parser.parse_args()
     figures: dict[str, tuple[str, list[float]]] = {}
 
@@ -49,7 +51,8 @@ def main() -> None:
         kctl_broker(Path(folder) / "broker", properties={"log.cleaner.backoff.ms": "100"}) as broker,
     ):
         subject = Subject(broker.bootstrap, broker.pid)
-        pin(subject.pid)
+        if not options.no_pin:
+            pin(subject.pid)
         librdkafka.create_topic(subject.bootstrap, "latency")
         for run in range(options.runs):
             _run(subject, broker.logs_dir, f"table-{run}", options, note)

@@ -23,7 +23,8 @@ from kctl.records.build import build_batch
 from kctl.records.compression import Codec
 from kctl.records.header import Record
 from kctl.server.loop.tasks import SystemClock
-from kctl.storage.cleaning.cleaner import CleanerBuffers, LogCleaner
+from kctl.storage.cleaning.cleaner import LogCleaner
+from kctl.storage.cleaning.cleaning import CleanerBuffers
 from kctl.storage.config import LogConfig
 from kctl.storage.files import RealFiles
 from kctl.storage.log.log import Log

@@ -25,16 +25,40 @@ class Subject:
     pid: int
 
     def cpu_s(self) -> float:
-        """Processor seconds it has used since its start, in user and kernel mode, all threads together."""
-        after_name = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        user, system = int(after_name[11]), int(after_name[12])
-        return (user + system) / TICKS_PER_S
+        """Processor seconds it has used since its start, in user and kernel mode, with all threads and processes.
+
+        Processes that it has started count while they run, and after their end.
+        """
+        return sum(_cpu_s(pid) for pid in self._pids())
 
     def resident_mb(self) -> float:
-        """Resident memory now, in units of 10^6 bytes."""
-        status = Path(f"/proc/{self.pid}/status").read_text()
-        kib = int(status.partition("VmRSS:")[2].split()[0])
-        return kib * 1024 / 1e6
+        """Resident memory now, in units of 10^6 bytes, with the processes that it has started."""
+        return sum(_resident_mb(pid) for pid in self._pids())
+
+    def _pids(self) -> list[int]:
+        """The broker and the processes that it has started."""
+        pids = [self.pid]
+        for pid in pids:
+            with contextlib.suppress(OSError):  # A thread or a process has ended meanwhile.
+                for task in Path(f"/proc/{pid}/task").iterdir():
+                    pids += map(int, (task / "children").read_text().split())
+        return pids
+
+
+def _cpu_s(pid: int) -> float:
+    try:
+        after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return sum(map(int, after_name[11:15])) / TICKS_PER_S  # User and system, own and of children that have ended.
+
+
+def _resident_mb(pid: int) -> float:
+    try:
+        kib = Path(f"/proc/{pid}/status").read_text().partition("VmRSS:")[2].split()[:1]
+    except OSError:
+        return 0.0
+    return int(kib[0]) * 1024 / 1e6 if kib else 0.0
 
 
 def parser(description: str | None, *, runs: int) -> argparse.ArgumentParser:

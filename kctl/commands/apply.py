@@ -18,9 +18,9 @@ from kctl.commands.frame.options.option_types import Rate
 from kctl.commands.frame.output.shown import shows
 from kctl.commands.frame.profiles.secrets import resolved
 from kctl.commands.plan import NOT_DONE, PLANNED, ChangeRow, outcome_row, planned_row, read_desired
-from kctl.commands.reassign.moves import records_of
-from kctl.commands.reassign.moves import throttle as set_throttle
 from kctl.commands.reassign.rows import StateDir
+from kctl.commands.reassign.throttling import records_of
+from kctl.commands.reassign.throttling import throttle as set_throttle
 from kctl.errors import ClusterUnreachable
 from kctl.output.quantities import counted
 

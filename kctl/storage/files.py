@@ -366,6 +366,11 @@ class ConfinedFiles:
         self._roots = frozenset(posixpath.abspath(str(directory)) for directory in directories)
         self._prefixes = tuple(f"{root.rstrip('/')}/" for root in self._roots)
 
+    @property
+    def are_real(self) -> bool:
+        """Whether these are the files of the operating system, which other processes can open."""
+        return type(self._files) is RealFiles
+
     def _inside(self, path: str) -> str:
         """Return `path`.  Raises PathOutsideLogDirectories."""
         is_below = path.startswith(self._prefixes) and "/.." not in path and "\0" not in path

@@ -87,7 +87,7 @@ class LogManager:
         self._is_stopped = False
 
     @property
-    def files(self) -> Files:
+    def files(self) -> ConfinedFiles:
         """The file system of the logs."""
         return self._files
 

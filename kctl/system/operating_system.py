@@ -378,7 +378,18 @@ def list_open_files(pid: int) -> list[str]:
     return paths
 
 
-# Commands of processes that kctl starts.
+# Processes that kctl starts.
+
+
+def lower_priority(niceness: int, out_of_memory_score: int) -> None:
+    """Let others have the processors first; when memory is short, the kernel ends this process before the others.
+
+    `out_of_memory_score` is from 0 to 1000, and has an effect on Linux only.
+    """
+    with contextlib.suppress(OSError):
+        os.nice(niceness)
+    with contextlib.suppress(OSError):
+        (_PROCESSES / "self" / "oom_score_adj").write_text(str(out_of_memory_score))
 
 
 def module_command(name: str) -> list[str]:

@@ -308,9 +308,11 @@ class KazooLink:
         context = self._tls
         if context is None:
             return sock
+        from kctl.system.tls_sockets import wrap_socket  # noqa: PLC0415 - most sessions have no TLS
+
         try:
             sock.settimeout(timeout_s)
-            secured = context.wrap_socket(sock, server_hostname=host)
+            secured = wrap_socket(context, sock, host)
         except OSError as error:
             sock.close()
             self.call_on_loop(self._tls_failed, tls_problem(error, host))

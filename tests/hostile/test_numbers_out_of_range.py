@@ -131,7 +131,6 @@ def textual_parameters() -> list[tuple[str, LocalCommand, Parameter]]:
     ]
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # a command leaves a TLS socket open
 @for_rows("noun, command, parameter", textual_parameters)
 def test_no_text_in_place_of_a_number_is_an_internal_error(
     bootstrap: str, kctl: Kctl, monkeypatch: pytest.MonkeyPatch, noun: str, command: LocalCommand, parameter: Parameter

@@ -28,7 +28,16 @@ PASSING = (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_LEADER_OR_FOLLOWER, Erro
 class World:
     """A producer and the leader of one partition; a request arrives after those before it on the connection."""
 
-    def __init__(self, seed: int, *, idempotent: bool, timeout_ms: int, losses: float, batch_max: int) -> None:
+    def __init__(
+        self,
+        seed: int,
+        *,
+        idempotent: bool,
+        timeout_ms: int,
+        losses: float,
+        batch_max: int,
+        has_delivery_timeout: bool = True,
+    ) -> None:
         self.chance = random.Random(seed)
         self.now_ms = 0
         self.log = FakePartition(0)
@@ -43,7 +52,7 @@ class World:
             batch_records=5,
             buffered_records_max=60,
             buffered_bytes_max=1 << 20,
-            delivery_timeout_ms=timeout_ms,
+            delivery_timeout_ms=timeout_ms if has_delivery_timeout else None,
             attempt_timeout_ms=timeout_ms,
             retries=None,
             in_flight_max=5,
@@ -131,7 +140,7 @@ def test_each_record_is_written_once_and_in_order(losses: float, batch_max: int)
 
 def test_records_that_time_out_may_be_missing_and_the_others_are_written_once_in_order() -> None:
     for seed in range(share_of(150)):
-        world = World(seed, idempotent=True, timeout_ms=60, losses=0.4, batch_max=4)
+        world = World(seed, idempotent=True, timeout_ms=60, losses=0.4, batch_max=4, has_delivery_timeout=seed % 3 > 0)
         values = world.play()
         assert values == sorted(set(values)), seed
         assert set(world.acknowledged) <= set(values), seed
@@ -145,3 +154,19 @@ def test_order_is_kept_without_idempotence() -> None:
         world = World(seed, idempotent=False, timeout_ms=10**9, losses=0.3, batch_max=5)
         values = world.play()
         assert list(dict.fromkeys(values)) == [b"%04d" % number for number in range(RECORDS)], seed
+
+
+def test_what_waits_behind_a_batch_fails_with_it_if_only_the_attempts_have_a_time() -> None:
+    """Otherwise the records of a partition without a leader fail one batch after the other, each after a timeout."""
+    world = World(1, idempotent=True, timeout_ms=1_000, losses=0, batch_max=5, has_delivery_timeout=False)
+    accumulator = world.accumulator
+    for number in range(50):
+        accumulator.append(TP, Record(0, 0, None, b"%d" % number), 28, None, lambda: world.now_ms)
+    for world.now_ms in (10, 1_009):
+        plan = accumulator.step(world.now_ms, lambda _: -1, lambda _: 5)
+        assert (plan.expired, plan.leaderless) == ([], {TP.topic})
+    assert plan.next_ms == 1_010
+    world.now_ms = 1_010
+    plan = accumulator.step(world.now_ms, lambda _: -1, lambda _: 5)
+    assert sum(len(batch.records) for _, batch in plan.expired) == 50
+    assert accumulator.buffered_bytes == 0

@@ -17,7 +17,6 @@ from kctl.client.settings import ClientSettings
 from kctl.errors import ApiError, ClusterUnreachable, ErrorCode, KctlError
 from kctl.limits import PERF_BUFFERED_BYTES_MAX
 from kctl.model import TopicPartition
-from kctl.system.operating_system import signals_wait
 
 _POLL_S = 0.1
 """How long a call may take before signals are handled."""
@@ -61,7 +60,7 @@ class Librdkafka:
         try:
             while (wait_ns := schedule.wait_ns(now_ns := time.perf_counter_ns())) is not None:
                 if wait_ns > 0 or sent % _SENDS_PER_POLL == 0:
-                    _poll(producer, min(wait_ns / NS_PER_S, _POLL_S))
+                    producer.poll(min(wait_ns / NS_PER_S, _POLL_S))
                     run.report()
                     if wait_ns > 0:
                         continue
@@ -69,7 +68,7 @@ class Librdkafka:
                 try:
                     producer.produce(topic, value, on_delivery=delivered)
                 except BufferError:
-                    _poll(producer, _POLL_S)
+                    producer.poll(_POLL_S)
                     run.report()
                     continue
                 value = None
@@ -92,8 +91,7 @@ class Librdkafka:
             silent_since = time.monotonic()
             while waiting and schedule.wait_ns(time.perf_counter_ns()) is not None:
                 run.report()
-                with signals_wait():
-                    messages = consumer.consume(_BATCH, _POLL_S)
+                messages = consumer.consume(_BATCH, _POLL_S)
                 now_ns = time.perf_counter_ns()
                 for message in messages:
                     tp = TopicPartition(message.topic() or "", message.partition() or 0)
@@ -125,29 +123,30 @@ class Librdkafka:
                     time.sleep(min(wait_ns / NS_PER_S, _POLL_S))
                     continue
                 value, tp = next(records.values), partitions[number % len(partitions)]
-                self._send_one(producer, tp, value)
-                run.measured.add(len(value), self._arrival(consumer, tp, value), sent_ns=now_ns)
+                self._send_one(producer, tp, value, run)
+                run.measured.add(len(value), self._arrival(consumer, tp, value, run), sent_ns=now_ns)
                 schedule.sent(now_ns)
                 number += 1
         finally:
             producer.purge()
             consumer.close()
 
-    def _send_one(self, producer: Any, tp: TopicPartition, value: bytes) -> None:
+    def _send_one(self, producer: Any, tp: TopicPartition, value: bytes, run: LoadRun) -> None:
         errors: list[Any] = []
         producer.produce(tp.topic, value, partition=tp.partition, on_delivery=lambda error, _: errors.append(error))
         while not errors:
-            _poll(producer, _POLL_S)  # ends after delivery.timeout.ms
+            producer.poll(_POLL_S)  # ends after delivery.timeout.ms
+            run.report()
         if errors[0] is not None:
             raise _error_of(errors[0])
 
-    def _arrival(self, consumer: Any, tp: TopicPartition, value: bytes) -> int:
+    def _arrival(self, consumer: Any, tp: TopicPartition, value: bytes, run: LoadRun) -> int:
         """Wait for the record; others in the topic are skipped."""
         end = time.monotonic() + self._settings.timeout_ms / 1000
         while time.monotonic() < end:
-            with signals_wait():
-                message = consumer.poll(_POLL_S)
+            message = consumer.poll(_POLL_S)
             if message is None:
+                run.report()
                 continue
             if message.error() is not None:
                 _raise_unless_end(message.error())
@@ -209,19 +208,9 @@ class Librdkafka:
         }
 
 
-def _poll(producer: Any, timeout_s: float) -> None:
-    """Run the callbacks of a producer.  The package loses the exception of a signal handler, so signals wait."""
-    with signals_wait():
-        producer.poll(timeout_s)
-
-
 def _flush(producer: Any, run: LoadRun) -> None:
     """Wait for the acknowledgements, at most for delivery.timeout.ms."""
-    while True:
-        with signals_wait():
-            waiting = producer.flush(_POLL_S)
-        if not waiting:
-            return
+    while producer.flush(_POLL_S):
         run.report()
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import bisect
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Protocol
+from typing import Any, Protocol
 
 from kctl.admin.perf.measurement import Load, Measurement, Schedule
 from kctl.client.producing.producer import ProducerSettings
@@ -31,7 +31,9 @@ class LoadRun:
     load: Load
     measured: Measurement
     report: Callable[[], None]
-    """Called often; shows an interval when one is over."""
+    """Called often; shows an interval when one is over, and raises KeyboardInterrupt after a signal."""
+    until_signal: Callable[[Awaitable[None]], Coroutine[Any, Any, None]]
+    """Awaits work on an event loop; a signal cancels it and raises KeyboardInterrupt."""
 
     def schedule(self) -> Schedule:
         """When to send or receive, from the start of the measurement."""
@@ -39,7 +41,7 @@ class LoadRun:
 
 
 class LoadClient(Protocol):
-    """Produces and consumes test records.  All methods block and may be interrupted by a signal."""
+    """Produces and consumes test records.  All methods block; a signal ends them within a second."""
 
     @property
     def name(self) -> str:

@@ -43,22 +43,22 @@ class OwnClient:
 
     def produce(self, topic: str, records: ProducedRecords, run: LoadRun) -> None:
         """Implement LoadClient."""
-        self._run(lambda client: self._produce(client, topic, records, run))
+        self._run(run, lambda client: self._produce(client, topic, records, run))
 
     def consume(self, ranges: Mapping[TopicPartition, tuple[int, int]], run: LoadRun) -> None:
         """Implement LoadClient."""
-        self._run(lambda client: self._consume(client, ranges, run))
+        self._run(run, lambda client: self._consume(client, ranges, run))
 
     def round_trips(self, ends: Mapping[TopicPartition, int], records: ProducedRecords, run: LoadRun) -> None:
         """Implement LoadClient."""
-        self._run(lambda client: self._with_reader(client, ends, records, run))
+        self._run(run, lambda client: self._with_reader(client, ends, records, run))
 
-    def _run(self, work: Callable[[ClusterClient], Awaitable[None]]) -> None:
+    def _run(self, run: LoadRun, work: Callable[[ClusterClient], Awaitable[None]]) -> None:
         async def main() -> None:
             async with ClusterClient(self._settings, AsyncioTransport()) as client:
                 await work(client)
 
-        asyncio.run(main())
+        asyncio.run(run.until_signal(main()))
 
     async def _produce(self, client: ClusterClient, topic: str, records: ProducedRecords, run: LoadRun) -> None:
         partitions = [tp.partition for tp in await partitions_of(client, [topic])]

@@ -22,6 +22,7 @@ from kctl.config.addresses import address_text
 from kctl.errors import ClusterUnreachable
 from kctl.security.principals import name_text
 from kctl.security.tls import TlsSettings, client_context
+from kctl.system.tls_sockets import wrap_socket
 
 VERSIONS = {
     "TLSv1": ssl.TLSVersion.TLSv1,
@@ -115,13 +116,13 @@ def _handshake(
     lenient.check_hostname, lenient.verify_mode = False, ssl.CERT_NONE
     with _connected(address, left_s) as sock:
         try:
-            with lenient.wrap_socket(sock, server_hostname=name) as tls:
+            with wrap_socket(lenient, sock, name) as tls:
                 chain = [x509.load_der_x509_certificate(der) for der in _chain(tls)]
                 return chain, tls.version() or "", (tls.cipher() or ("",))[0]
         except (OSError, ValueError) as error:
-            raise ClusterUnreachable(
-                f"{address_text(*address)} does not complete a TLS handshake: {_reason(error)}"
-            ) from None
+            has_closed = isinstance(error, (ssl.SSLEOFError, ConnectionResetError))
+            reason = "it closed the connection, as a listener without TLS does" if has_closed else _reason(error)
+            raise ClusterUnreachable(f"{address_text(*address)} does not complete a TLS handshake: {reason}") from None
 
 
 @contextlib.contextmanager
@@ -161,7 +162,7 @@ def _accepts(address: tuple[str, int], name: str, version: str, left_s: Callable
     with _connected(address, left_s) as sock:
         try:
             if version == "TLSv1.3":
-                context.wrap_socket(sock, server_hostname=name).close()
+                wrap_socket(context, sock, name).close()
                 return True
             # A handshake may also fail because the server requires a certificate, so its ServerHello is enough.
             sock.sendall(hello.read())
@@ -174,7 +175,7 @@ def _accepts(address: tuple[str, int], name: str, version: str, left_s: Callable
 def _problem(address: tuple[str, int], name: str, context: ssl.SSLContext, left_s: Callable[[], float]) -> str | None:
     with _connected(address, left_s) as sock:
         try:
-            with context.wrap_socket(sock, server_hostname=name):
+            with wrap_socket(context, sock, name):
                 return None
         except OSError as error:
             return _reason(error)

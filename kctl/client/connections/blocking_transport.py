@@ -246,11 +246,13 @@ class BlockingConnection:
         return "PLAINTEXT" if self._security is None else self._security.protocol
 
     def _start_tls(self, security: Security, timeout_ms: int, end_s: float) -> None:
+        from kctl.system.tls_sockets import wrap_socket  # noqa: PLC0415 - PLAINTEXT needs no TLS
+
         context = security.tls_context()
         assert context is not None
         try:
             self._socket.settimeout(_remaining_s(end_s))
-            secured = context.wrap_socket(self._socket, server_hostname=self._host, do_handshake_on_connect=False)
+            secured = wrap_socket(context, self._socket, self._host, handshakes=False)
             self._socket = secured
             secured.do_handshake()
         except TimeoutError:

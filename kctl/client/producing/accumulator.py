@@ -422,7 +422,11 @@ class Accumulator:
             plan.look_again(due_ms)
 
     def _expire(self, queue: PartitionQueue, now_ms: int, plan: Plan) -> None:
-        """Remove the batches whose time is over, also those in flight."""
+        """Remove the batches whose time is over, also those in flight.
+
+        Without a delivery timeout the first batch has the time of all that wait behind it: if each began to wait when
+        the one before has failed, the last of many would fail after many timeouts.
+        """
         timeout_ms = self.limits.delivery_timeout_ms
         late = []
         is_first = True
@@ -439,6 +443,8 @@ class Accumulator:
                 late.append(batch)
             else:
                 plan.look_again(batch.deadline_ms)
+        if late and timeout_ms is None:
+            late = list(queue.batches())
         for batch in late:
             if batch in queue.in_flight:
                 queue.in_flight.remove(batch)

@@ -305,8 +305,10 @@ class Sender:
         last = batch.last_error or self._last_error or self.topics.last_error
         if timeout_ms is None and last is not None:
             return ApiError(last.code, f"{queue.tp}: {last}") if isinstance(last, ApiError) else copy_of(last)
-        cause = "" if last is None else f" ({last})"
         name = f"{self._client.settings.timeout_ms} ms" if timeout_ms is None else f"delivery.timeout.ms={timeout_ms}"
+        if last is None and not batch.attempts and self.topics.leader_of(queue.tp) < 0:
+            return ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"{queue.tp}: no leader within {name}; was not sent")
+        cause = "" if last is None else f" ({last})"
         written = "may have been written" if batch.attempts else "was not sent"
         text = f"{queue.tp}: not acknowledged within {name}{cause}; {written}"
         return ApiError(ErrorCode.REQUEST_TIMED_OUT, text)

@@ -32,7 +32,7 @@ class ProducerSettings:
     """
     delivery_timeout_ms: int | None = None
     """Time from the first record of a batch until the batch fails; None: the client's timeout, which begins when the
-    batch is the first one of its partition.
+    batch is the first one of its partition, and after which those behind it fail too.
     """
     retries: int | None = None
     """How often a batch is sent again; None for as long as the time permits."""

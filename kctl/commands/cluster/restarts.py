@@ -35,8 +35,8 @@ from kctl.commands.frame.options.log_format import log_format_of
 from kctl.commands.frame.options.option_types import Duration
 from kctl.commands.frame.output.rows import code_error, known, outcome_error
 from kctl.commands.frame.output.shown import shows
-from kctl.commands.reassign.moves import records_of
 from kctl.commands.reassign.rows import DryRun, StateDir
+from kctl.commands.reassign.throttling import records_of
 from kctl.errors import ErrorCode, KctlError, UsageError
 from kctl.model import NO_LEADER
 from kctl.output.console import Column, ErrorName, ErrorText

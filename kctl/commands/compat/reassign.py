@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from kctl.output.console import TypedRow
 
 
-def list_moves(call: Call, **_: Any) -> ExitStatus:
+def list_moves(call: Call, bootstrap_controller: str | None, **_: Any) -> ExitStatus:
     """`kctl reassign list`."""
+    call.run.at_controllers(bootstrap_controller)
     call.run.console.verbatim(texts.listed(call.run.on_brokers(list_reassignments)))
     return ExitStatus.DONE
 

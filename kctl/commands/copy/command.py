@@ -57,8 +57,13 @@ def copy(
     *,
     topic_regex: TopicRegex = None,
     to_own_names: Annotated[
-        bool, typer.Option("--each", help="Two topics are copied each to one of its name, not one to the other.")
-    ] = False,
+        bool | None,
+        typer.Option(
+            "--each/--no-each",
+            help="Two topics are copied each to one of its name, or one to the other.  Required if both are topics of "
+            "the source and the target is another cluster.",
+        ),
+    ] = None,
     prefix: Annotated[
         str | None,
         typer.Option("--prefix", metavar="TEXT", help="Copy each topic to the one with this text before its name."),
@@ -234,6 +239,8 @@ def copy(
     Offsets that a group already has in DST are not moved back.
 
     A topic is not copied onto itself without --until, --max-messages or an option that selects records (exit status 5).
+    Two topics of the source are not copied to another cluster without --each or --no-each (exit status 5): what is
+    meant may be a copy of each.
     """
     run: Invocation = ctx.obj
     run.console.outlive_reader()
@@ -276,6 +283,7 @@ def copy(
         transactional_id=transactional_id,
         groups=tuple(dict.fromkeys(group for group in (groups or "").split(",") if group)),
         is_dry_run=dry_run,
+        may_be_two_topics=to_own_names is None,
     )
     if not dry_run:
         target_side.authorize_change(ctx.command_path)

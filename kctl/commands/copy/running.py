@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from kctl.admin.topics.offsets import OffsetSpec
     from kctl.client.connections.transport import Connection
+    from kctl.client.metadata import ClusterMetadata
     from kctl.commands.reading.options import Selecting
     from kctl.output.console import Console
 
@@ -70,6 +71,8 @@ class Copying(NamedTuple):
     is_dry_run: bool
     creates_target: bool = False
     """For a dry run: the target does not exist, and would be created with the partitions of the source."""
+    may_be_two_topics: bool = False
+    """Whether the command line does not say if the target is meant, or a second topic of the source."""
 
     @property
     def has_bound(self) -> bool:
@@ -226,9 +229,12 @@ async def _topics(source: ClusterClient, target: ClusterClient, copying: Copying
     with source.one_deadline(follows_elections=True), target.one_deadline(follows_elections=True):
         all_tps = await partitions_of(source, [copying.source])
         tps = select_partitions(all_tps, copying.partitions, copying.selecting.key_for_partition)
+        of_source = await source.metadata({copying.source, copying.target})
+        is_same_cluster = of_source.cluster_id == (await target.metadata([])).cluster_id
+        if copying.may_be_two_topics and not is_same_cluster and copying.source != copying.target:
+            _refuse_two_topics(of_source, copying)
         targets = [] if copying.creates_target else await _targets(target, copying.target, len(tps))
-        of_source, of_target = await source.metadata([copying.source]), await target.metadata([copying.target])
-        is_same_cluster = of_source.cluster_id == of_target.cluster_id
+        of_target = await target.metadata([copying.target])
         mark = ProgressMark.of(
             of_source.topics[copying.source].topic_id,
             of_target.topics[copying.target].topic_id,
@@ -250,6 +256,18 @@ async def _topics(source: ClusterClient, target: ClusterClient, copying: Copying
             f" {remedy}"
         )
     return _Topics(tps, targets, copying.source if is_same_cluster else copying.target, mark)
+
+
+def _refuse_two_topics(of_source: ClusterMetadata, copying: Copying) -> None:
+    """Raise Refused if SRC DST could be two topics of the source, each of which is to be copied."""
+    second = of_source.topics.get(copying.target)
+    if second is None or second.error is not ErrorCode.NONE:
+        return
+    pair = f"{copying.source} {copying.target}"
+    raise Refused(
+        f"'{copying.target}' is a topic of the source too: 'kctl copy {pair} --each ...' copies each of them to one "
+        f"of its name; 'kctl copy {pair} --no-each ...' copies the records of {copying.source} to {copying.target}"
+    )
 
 
 async def _targets(target: ClusterClient, topic: str, partitions: int) -> list[TopicPartition]:

@@ -91,9 +91,11 @@ async def _copy_topics(
     groups = await _groups_by_topic(source, sets.targets, copying.groups)
     acls = await read_acls(source, target, names, several.prefix) if several.copies_acls else None
     await _create(target, sets.targets, validate_only=True)
+    # Before the topics: without them, records could be read by users who may not read the source.
+    acl_rows = {} if acls is None else await acls.create(target, is_dry_run=copying.is_dry_run)
+    _check_acls(list(acl_rows.values()))
     if not copying.is_dry_run:
         await _create(target, sets.targets, validate_only=False)
-    acl_rows = {} if acls is None else await acls.create(target, is_dry_run=copying.is_dry_run)
     work = _Work(console, sides, copying, several.verifies, groups, deque(sets.targets))
     try:
         await work.run()
@@ -166,6 +168,20 @@ async def _create(client: ClusterClient, targets: Iterable[Target], *, validate_
         first = failed[0]
         more = f" (and {counted(len(failed) - 1, 'more topic')})" if len(failed) > 1 else ""
         raise ApiError(first.error, f"topic '{first.name}'{more} cannot be created in the target: {first.message}")
+
+
+def _check_acls(rows: list[AclChangeRow]) -> None:
+    """Raise ApiError if ACLs were refused; others, which may have been created, stay."""
+    refused = [row for row in rows if row.error is not None]
+    if not refused:
+        return
+    first = refused[0]
+    done = counted(sum(row.status == "created" for row in rows), "ACL")
+    raise ApiError(
+        ErrorCode[str(first.error)],
+        f"{counted(len(refused), 'ACL')} cannot be created in the target, such as that of {first.principal} for topic "
+        f"'{first.resource_name}': {first.message}; {done} created, no topic was created and no record copied",
+    )
 
 
 def _continuing(copying: Copying) -> str:
@@ -320,13 +336,11 @@ def _report(console: Console, rows: list[TopicRow], acls: list[AclChangeRow], co
     if acls and not console.is_machine_readable:
         console.show(AclChangeRow, acls)
     failed = [row for row in rows if row.error is not None]
-    failed_acls = sum(acl.error is not None for acl in acls)
     unmet = [row for row in rows if row.status in {"different", "not verified"}]
     verb = "would be copied" if copying.is_dry_run else "copied"
     records = counted(sum(row.copied for row in rows), "record")
     problems = [f"{len(failed)} failed"] if failed else []
     problems += [f"{len(unmet)} not equal"] if unmet else []
-    problems += [f"{counted(failed_acls, 'ACL')} not created"] if failed_acls else []
     done = counted(len(rows) - len({row.topic for row in [*failed, *unmet]}), "topic")
     console.note(f"{done} {verb}, {records}" + (f"; {', '.join(problems)}; {_continuing(copying)}" if problems else ""))
-    return ExitStatus.FAILED if failed or failed_acls else ExitStatus.UNMET if unmet else ExitStatus.DONE
+    return ExitStatus.FAILED if failed else ExitStatus.UNMET if unmet else ExitStatus.DONE

@@ -56,6 +56,39 @@ async def terminable(work: Awaitable[T]) -> T:
             signal.signal(number, handler)
 
 
+@contextlib.contextmanager
+def noted_signals() -> Iterator[Callable[[], None]]:
+    """Note the first SIGINT or SIGTERM; the function that is yielded raises its exception, and so does the end.
+
+    For work within callbacks of a library in C, which loses an exception that the handler of a signal raises there.  A
+    write to a standard stream raises it as well, and a second signal does so at once.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: None
+        return
+    arrived: type[BaseException] | None = None
+
+    def note(number: int, _frame: object) -> None:
+        nonlocal arrived
+        if arrived is not None:
+            raise _ERRORS[number]
+        arrived = _ERRORS[number]
+        end_writes(arrived)
+
+    def check() -> None:
+        if arrived is not None:
+            take_end_of_writes()
+            raise arrived
+
+    before = {number: signal.signal(number, note) for number in _ERRORS}
+    try:
+        yield check
+        check()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 async def read_by_someone(work: Awaitable[T]) -> T:
     """Await `work`; cancel it and raise ReaderLeft when the reader of stdout leaves, also while nothing is written."""
     task = asyncio.current_task()

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Annotated, NamedTuple
 
 from kctl.admin.perf.load_client import LoadRun
 from kctl.admin.perf.measurement import NS_PER_S, LatencyHistogram, Load, Measurement, Summary
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.invocation import Invocation
+from kctl.commands.frame.termination import noted_signals, terminable
 from kctl.errors import KctlError
 from kctl.output.console import JSON_ONLY, Column, Format, RowStream
 from kctl.output.quantities import counted
@@ -64,16 +65,18 @@ class Results:
         self._interval_ns = interval_ns
         self._measured = Measurement(0)
         self._stream: RowStream | None = None
+        self._raise_if_interrupted: Callable[[], None] = _return
 
     def _begin(self) -> LoadRun:
         if self._console.format is Format.JSONL or (self._console.format is Format.PLAIN and not self._histogram):
             self._stream = self._console.stream(ResultRow).__enter__()
         now_ns = time.perf_counter_ns()
         self._measured = Measurement(now_ns, warmup_ns=self._load.warmup_ns, interval_ns=self._interval_ns)
-        return LoadRun(self._load, self._measured, self._report)
+        return LoadRun(self._load, self._measured, self._report, terminable)
 
     def _report(self) -> None:
-        """Show an interval when it is over: a row of plain and jsonl, else a note."""
+        """Show an interval when it is over: a row of plain and jsonl, else a note.  Raises KeyboardInterrupt."""
+        self._raise_if_interrupted()
         summary = self._measured.interval(time.perf_counter_ns())
         if summary is None:
             return
@@ -87,9 +90,9 @@ class Results:
     @contextlib.contextmanager
     def shown(self) -> Iterator[LoadRun]:
         """Start the measurement; show the total at the end, also when the run was interrupted or failed."""
-        load_run = self._begin()
         try:
-            yield load_run
+            with noted_signals() as self._raise_if_interrupted:
+                yield self._begin()
         except KeyboardInterrupt:
             self._run.changes = None
             self._console.note("interrupted; this is what was measured until then")
@@ -130,6 +133,10 @@ class Results:
         if buckets is not None:
             self._console.text("")
             self._console.show(BucketRow, buckets)
+
+
+def _return() -> None:
+    """Return at once: no signal is noted before a run."""
 
 
 def _text(row: ResultRow) -> str:

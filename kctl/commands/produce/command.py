@@ -30,13 +30,13 @@ from kctl.commands.frame.output.rows import ErrorFields, code_error
 from kctl.commands.frame.output.shown import shows
 from kctl.commands.produce.input import Encoding, InputOptions, encoding_of, read_chunks, read_lines
 from kctl.commands.reading.options import DescriptorOptions, NullMarker, RecordFormat, SchemaRegistry
-from kctl.errors import ApiError, ErrorCode, KctlError, UsageError
+from kctl.errors import ApiError, ClusterUnreachable, ErrorCode, KctlError, UsageError
 from kctl.output.console import JSON_ONLY, Console, ErrorName, ErrorText, Format
 from kctl.output.quantities import INT32_MAX, counted
 from kctl.records.build import TIMESTAMP
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
 
     from kctl.client.cluster import ClusterClient
     from kctl.client.producing.producer import Delivery
@@ -203,7 +203,11 @@ def produce(
     if encoding.key is not None and every.key is not None:
         every.key = encoding.encoded(encoding.key, every.key)
     timeout_ms = writing.transaction_timeout_ms or TRANSACTION_TIMEOUT_MS
-    log = DeliveryLog(topic or "", has_rows=run.console.format not in {Format.TABLE, Format.PLAIN})
+    log = DeliveryLog(
+        topic or "",
+        has_rows=run.console.format not in {Format.TABLE, Format.PLAIN},
+        is_transactional=transactional_id is not None,
+    )
 
     async def write(client: ClusterClient, descriptor: int, source: str) -> None:
         partitions = _Partitions(client)
@@ -211,12 +215,13 @@ def produce(
             await partitions.check(topic, partition)
         if transactional_id is None:
             producer = Producer(client, settings, log.add, partitioner=writing.partitioner)
-            await _write(producer, _feed(producer, partitions, topic, every, lines, encoding, descriptor, source))
+            feed = _feed(producer, partitions, topic, every, lines, encoding, descriptor, source)
+            await _write(producer, feed, log, run.console)
             return
         transaction = await Transaction.begin(client, transactional_id, timeout_ms=timeout_ms)
         producer = Producer(client, settings, log.add, transaction=transaction, partitioner=writing.partitioner)
         feed = _feed(producer, partitions, topic, every, lines, encoding, descriptor, source)
-        await _write_together(producer, transaction, feed, log)
+        await _write_together(producer, transaction, feed, log, run.console)
 
     with _descriptor(file) as (descriptor, source):
         try:
@@ -232,6 +237,11 @@ def produce(
 
 def _reason(error: Exception) -> str:
     return f"{error.code.name}: {error}" if isinstance(error, ApiError) else str(error)
+
+
+def _is_late(error: Exception) -> bool:
+    """Return whether the time of a batch was over: other errors say something about its records."""
+    return isinstance(error, ClusterUnreachable) or (isinstance(error, ApiError) and error.code.retriable)
 
 
 class _Every:
@@ -265,12 +275,17 @@ class DeliveryLog:
     The records themselves are not kept, so that memory does not grow with the input; for a row, its timestamp is.
     """
 
-    def __init__(self, topic: str, *, has_rows: bool) -> None:
+    def __init__(self, topic: str, *, has_rows: bool, is_transactional: bool = False) -> None:
         """`topic`: that of all records, or "" if each has its own."""
         self.failed = 0
         self.first_failure: Exception | None = None
+        self.is_over = False
+        """Whether further records will fail: the time is over, or the transaction has failed."""
+        self.on_failure: Callable[[], object] = bool
+        """Called when a batch has failed."""
         self._topic = topic
         self._has_rows = has_rows
+        self._is_transactional = is_transactional
         self._count = 0
         self._batches: list[_Batch] = []
         self._spans: dict[TopicPartition, tuple[int, int]] = {}
@@ -285,6 +300,8 @@ class DeliveryLog:
         if delivery.error is not None:
             self.failed += count
             self.first_failure = self.first_failure or delivery.error
+            self.is_over = self.is_over or self._is_transactional or _is_late(delivery.error)
+            self.on_failure()
         elif delivery.base_offset >= 0:
             first, last = delivery.base_offset, delivery.base_offset + count - 1
             known_first, known_last = self._spans.get(delivery.tp, (first, last))
@@ -367,10 +384,25 @@ class _Partitions:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
 
 
-async def _write(producer: Producer, feed: Coroutine[None, None, None]) -> None:
-
+async def _read(feed: Coroutine[None, None, None], log: DeliveryLog, console: Console) -> None:
+    """Await the feed; end it when no further record of the input can be written."""
+    reading = asyncio.ensure_future(feed)
+    log.on_failure = lambda: reading.cancel() if log.is_over else False
     try:
-        await feed
+        await asyncio.wait([reading])
+    finally:
+        log.on_failure = bool
+        reading.cancel()
+    if reading.cancelled():
+        console.note("the rest of the input was not read")
+    else:
+        reading.result()
+
+
+async def _write(producer: Producer, feed: Coroutine[None, None, None], log: DeliveryLog, console: Console) -> None:
+    """Write the records of the input, of which no more is read once some could not be written in time."""
+    try:
+        await _read(feed, log, console)
         await producer.flush()
     except asyncio.CancelledError:
         # Interrupted: send the records that have been read, if that is possible quickly.
@@ -386,11 +418,11 @@ async def _write(producer: Producer, feed: Coroutine[None, None, None]) -> None:
 
 
 async def _write_together(
-    producer: Producer, transaction: Transaction, feed: Coroutine[None, None, None], log: DeliveryLog
+    producer: Producer, transaction: Transaction, feed: Coroutine[None, None, None], log: DeliveryLog, console: Console
 ) -> None:
     """Write all records in one transaction.  A failed commit is reported unchanged, because its outcome is unknown."""
     try:
-        await feed
+        await _read(feed, log, console)
         await producer.flush()
     except BaseException:
         producer.abandon()

@@ -13,8 +13,9 @@ from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
 from kctl.commands.frame.options.option_types import Rate
-from kctl.commands.frame.options.parameters import NOT_AN_OPTION, with_groups
+from kctl.commands.frame.options.parameters import NOT_AN_OPTION, BootstrapController, with_groups
 from kctl.commands.frame.output.shown import shows
+from kctl.commands.reassign.controllers import RequestedRow, execute_at_controllers, refuse_what_needs_brokers
 from kctl.commands.reassign.performing import Choices, perform
 from kctl.commands.reassign.rows import (
     ROWS,
@@ -47,7 +48,7 @@ verbs = typer.Typer(add_completion=False)
         "kctl reassign execute orders:0=1,2,3 orders:1=2,3,1",
     ),
 )
-@shows(PlanRow, StateRow)
+@shows(PlanRow, StateRow, RequestedRow)
 @with_groups
 def execute(
     ctx: typer.Context,
@@ -93,6 +94,7 @@ def execute(
         ),
     ] = None,
     state_dir: StateDir = None,
+    bootstrap_controller: BootstrapController = None,
     dry_run: DryRun = False,
     report: Annotated[Report, NOT_AN_OPTION] = ROWS,
 ) -> ExitStatus:
@@ -110,14 +112,27 @@ def execute(
 
     With --max-moves the throttle holds over all phases.  If a partition of a phase cannot be moved, no other phase is
     started; the same command, executed again, continues with the partitions that have not moved.
+
+    Through --bootstrap-controller the controller checks each move when it is requested, and starts those that are
+    possible.  There is no throttle, wait or rollback file then: controllers tell neither replicas nor sizes.
     """
     run: Invocation = ctx.obj
+    run.at_controllers(bootstrap_controller)
     moves, reassignment_json_file = plan_file(moves, reassignment_json_file)
     targets, log_dirs = read_targets(moves, reassignment_json_file), read_log_dirs(reassignment_json_file)
     if targets is None:
         raise UsageError("nothing to move; give --reassignment-json-file, or moves such as orders:0=1,2,3")
     if max_moves is not None and not wait:
         raise UsageError("--max-moves requires --wait, because a phase starts when the one before has ended")
+    if bootstrap_controller is not None:
+        needing_brokers = {
+            "--throttle": throttle is not None,
+            "--wait": wait,
+            "--max-moves": max_moves is not None,
+            "--rollback-file": rollback_file is not None,
+        }
+        refuse_what_needs_brokers(log_dirs, needing_brokers)
+        return execute_at_controllers(run, targets, report, additional=additional, dry_run=dry_run)
     rate = throttle
     situation = run.on_brokers(lambda client: look(client, targets, log_dirs))
     plan = situation.moves

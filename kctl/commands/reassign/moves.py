@@ -1,11 +1,8 @@
-"""`kctl reassign`: list, status, verify, cancel, throttle."""
+"""`kctl reassign`: list, status, verify, cancel."""
 
 from __future__ import annotations
 
-import os
-import shlex
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -13,16 +10,7 @@ from kctl.admin.groups.undo_files import original_order
 from kctl.admin.placement.execution import cancel_moves, find_copies, look, look_settled
 from kctl.admin.placement.log_dirs import move_replicas
 from kctl.admin.placement.reassignment import list_reassignments
-from kctl.admin.placement.throttling import (
-    Restored,
-    ThrottleRecords,
-    describe_change,
-    finished_keys,
-    folder_of,
-    name_of,
-    release_throttles,
-    set_throttles,
-)
+from kctl.admin.placement.throttling import finished_keys
 from kctl.commands.frame.command import ChangingCommand
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help.text import examples
@@ -30,6 +18,7 @@ from kctl.commands.frame.invocation import Invocation
 from kctl.commands.frame.options.parameters import NOT_AN_OPTION, BootstrapController, with_groups
 from kctl.commands.frame.output.shown import shows
 from kctl.commands.frame.query import QueryCommand
+from kctl.commands.reassign.controllers import cancel_at_controllers, refuse_what_needs_brokers
 from kctl.commands.reassign.rows import (
     ROWS,
     Cancelled,
@@ -47,16 +36,8 @@ from kctl.commands.reassign.rows import (
     read_targets,
     status_of_moves,
 )
-from kctl.errors import KctlError, UsageError
-from kctl.system.operating_system import signals_wait
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
-
-    from kctl.admin.placement.plan import Move
-    from kctl.client.cluster import ClusterClient
-    from kctl.model import TopicPartition
-
+from kctl.commands.reassign.throttling import records_of, restore_finished
+from kctl.errors import UsageError
 
 # `kctl reassign list`.
 
@@ -73,72 +54,6 @@ def list_moves(ctx: typer.Context, *, bootstrap_controller: BootstrapController 
     ongoing = run.on_brokers(list_reassignments)
     run.console.show(OngoingRow, [list_row(tp, reassignment) for tp, reassignment in ongoing.items()])
     return ExitStatus.DONE
-
-
-# Sets and restores the throttle of a reassignment, and shows what was done.
-
-
-def records_of(state_dir: str | None, cluster_id: str | None) -> ThrottleRecords:
-    """Return the throttle records of this cluster."""
-    if state_dir:
-        folder = Path(state_dir).expanduser().absolute()
-    else:
-        home = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-        folder = Path(home).expanduser() / "kctl" / "reassign"
-    return ThrottleRecords(folder_of(folder, cluster_id))
-
-
-async def throttle(
-    run: Invocation, client: ClusterClient, records: ThrottleRecords, key: str, moves: Collection[Move], rate: int
-) -> None:
-    """Set the throttle; warns about unavailable brokers, which get none."""
-    for away in await set_throttles(client, records, key, moves, rate):
-        run.console.warn(f"broker {away.name} is not available, so no throttle was set there: {away.message}")
-
-
-def restore(run: Invocation, records: ThrottleRecords, keys: Iterable[str]) -> Restored:
-    """Restore the previous values of these records, and show them.  Signals wait until that is done.
-
-    A setting that could not be restored is shown too, and its record stays.
-    """
-    with signals_wait(), records.locked():
-        restored = run.on_brokers(lambda client: release_throttles(client, records, keys))
-        for resource, change in restored.settings:
-            run.console.note(describe_change(resource, change))
-        for resource, name, value in restored.foreign:
-            run.console.warn(
-                f"{name_of(resource)}: {name} is now {value or 'not set'}, which kctl has not set; it stays"
-            )
-        for resource, outcome in restored.failed:
-            run.console.warn(
-                f"the throttle of {name_of(resource)} could not be restored ({outcome.message}); "
-                "'kctl reassign verify' tries again"
-            )
-    return restored
-
-
-def restore_finished(run: Invocation, records: ThrottleRecords, under_way: Collection[TopicPartition]) -> Restored:
-    """Restore the throttles of reassignments without a moving partition."""
-    return restore(run, records, finished_keys(records, under_way))
-
-
-def warn_throttle_stays(run: Invocation, rate: int, state_dir: str | None) -> None:
-    """Warn that the throttle stays, because partitions may still be moving, and show the command that removes it."""
-    command = f"kctl reassign verify{run.cluster_options()}"
-    if state_dir:
-        command += f" --state-dir {shlex.quote(state_dir)}"
-    run.console.warn(
-        f"the throttle of {rate} bytes/s stays, because the partitions may still be moving; "
-        f"when they have moved, remove it with: {command}"
-    )
-
-
-def restore_after_failure(run: Invocation, records: ThrottleRecords, key: str) -> None:
-    """Restore the throttle while another exception is propagated; an error here is only a warning."""
-    try:
-        restore(run, records, [key])
-    except KctlError as error:
-        run.console.warn(f"the throttle could not be restored ({error}); 'kctl reassign verify' tries again")
 
 
 # `kctl reassign status`.
@@ -241,6 +156,7 @@ def cancel(
     reassignment_json_file: JsonFile = None,
     all_: Annotated[bool, typer.Option("--all", help="All partitions that are being moved.")] = False,
     state_dir: StateDir = None,
+    bootstrap_controller: BootstrapController = None,
     dry_run: DryRun = False,
     report: Annotated[Report, NOT_AN_OPTION] = ROWS,
 ) -> ExitStatus:
@@ -250,12 +166,19 @@ def cancel(
     reassign execute' has saved it in --state-dir.  A replica that is moving to another log directory stays in its
     present one; with a file, only moves to the log directories in the file are cancelled.  A partition that is not
     moving is left unchanged, which is not an error; one that does not exist is.
+
+    Through --bootstrap-controller moves to other brokers are cancelled; throttles stay, and so do moves to other log
+    directories.
     """
     run: Invocation = ctx.obj
+    run.at_controllers(bootstrap_controller)
     partitions, reassignment_json_file = plan_file(partitions, reassignment_json_file)
     targets = read_targets(partitions, reassignment_json_file, with_replicas=False)
     if (targets is None) is not all_:
         raise UsageError("give --reassignment-json-file, partitions such as orders:0, or --all")
+    if bootstrap_controller is not None:
+        refuse_what_needs_brokers(read_log_dirs(reassignment_json_file), {})
+        return cancel_at_controllers(run, targets, state_dir, report, dry_run=dry_run)
     situation = run.on_brokers(lambda client: look(client, None))
     found = run.on_brokers(lambda client: find_copies(client, targets))
     copies = found.places

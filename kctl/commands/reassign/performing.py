@@ -13,7 +13,6 @@ from kctl.admin.placement.plan import rollback, rollback_log_dirs
 from kctl.admin.placement.state import phases_of_at_most
 from kctl.admin.placement.throttling import key_of
 from kctl.commands.frame.exit_status import ExitStatus, Refused
-from kctl.commands.reassign.moves import records_of, restore, restore_after_failure, throttle, warn_throttle_stays
 from kctl.commands.reassign.rows import (
     NOT_STARTED,
     ROWS,
@@ -24,11 +23,18 @@ from kctl.commands.reassign.rows import (
     end_error,
     plan_row,
 )
+from kctl.commands.reassign.throttling import (
+    records_of,
+    restore,
+    restore_after_failure,
+    throttle,
+    warn_throttle_stays,
+)
 from kctl.errors import ApiError, ErrorCode
 from kctl.output.quantities import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from kctl.admin.placement.execution import Estimate, Situation
     from kctl.admin.placement.plan import Move
@@ -53,7 +59,8 @@ class Choices(NamedTuple):
 def perform(run: Invocation, situation: Situation, choices: Choices, report: Report = ROWS) -> ExitStatus:
     """Start the moves of the situation, none of which has a problem; wait if chosen; show one row for each."""
     plan, rate = situation.moves, choices.rate
-    _refuse_beside_others(situation, report, additional=choices.additional)
+    same = {move.tp for move in plan if move.is_under_way}
+    refuse_beside_others(situation.ongoing, same, report, additional=choices.additional)
     records = records_of(choices.state_dir, situation.metadata.cluster_id)
     key = key_of([move.tp for move in plan])
     _save_rollback(run, plan, records.folder, key, choices.rollback_file)
@@ -107,10 +114,11 @@ def _note_left(run: Invocation, phases: Sequence[Sequence[Move]]) -> None:
         run.console.note(f"not started in later phases: {counted(left, 'partition')}; the same command continues")
 
 
-def _refuse_beside_others(situation: Situation, report: Report, *, additional: bool) -> None:
-    """Raise Refused if other partitions are being moved, as Kafka does; repeating an ongoing move is allowed."""
-    same = {move.tp for move in situation.moves if move.is_under_way}
-    others = [str(tp) for tp in situation.ongoing if tp not in same]
+def refuse_beside_others(
+    ongoing: Collection[TopicPartition], same: Collection[TopicPartition], report: Report, *, additional: bool
+) -> None:
+    """Raise Refused if partitions other than `same` are being moved, as Kafka does; a move may be repeated."""
+    others = [str(tp) for tp in ongoing if tp not in same]
     if not others or additional:
         return
     report.refused()

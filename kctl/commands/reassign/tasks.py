@@ -15,10 +15,10 @@ from kctl.admin.placement.tasks import task_targets
 from kctl.admin.placement.throttling import finished_keys
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.options.option_types import Rate
-from kctl.commands.reassign.moves import records_of, restore_finished
 from kctl.commands.reassign.performing import Choices, perform
 from kctl.commands.reassign.plan import warn_of_unknown_sizes
 from kctl.commands.reassign.rows import WOULD_MOVE, DryRun, PlanRow, StateDir, cost_text, plan_row
+from kctl.commands.reassign.throttling import records_of, restore_finished
 from kctl.errors import UsageError
 from kctl.output.quantities import INT32_MAX, counted
 

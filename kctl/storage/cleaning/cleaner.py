@@ -3,19 +3,19 @@
     cleaner.next(...)       loop    return the log with the highest dirty ratio that is due, if any; in steps
     cleaner.steps(log)      loop    a generator of callables; run each one in a thread, then take the next
 
-One cleaning of one log (kctl.storage.cleaning.cleaning has the work of the thread):
+One cleaning of one log (kctl.storage.cleaning.cleaning has the work, which a thread or a process does):
 
-    1. loop     note segments, aborted transactions and active producers; the thread works on these values only
-    2. thread   read the dirty part and note the last offset of each key, until the memory for keys is full
-    3. thread   for each group of adjacent segments: write the remaining records to `.cleaned` files, with indexes; sync
+    1. loop     note segments, aborted transactions and active producers; the worker gets these values only
+    2. worker   read the dirty part and note the last offset of each key, until the memory for keys is full
+    3. worker   for each group of adjacent segments: write the remaining records to `.cleaned` files, with indexes; sync
     4. loop     `.cleaned` -> `.swap`, the old files -> `.deleted`, `.swap` -> final names; steps 3 and 4 for each group
     5. thread   write the cleaner checkpoint
 
 After a crash each group is either old or new (kctl.storage.recovery.recovery).  The checkpoint is written last, so a
 clean part may be cleaned again, which changes nothing.  Appends and reads continue during a cleaning.  A cleaning is
-aborted when the log is truncated or deleted, or when its first segments are deleted.  After any other failure the log
-is uncleanable until the next start; a failed rename takes the log directory offline, because its files are then neither
-old nor new.
+aborted when the log is truncated or deleted, or when its first segments are deleted.  If the process of the work ends,
+the log is cleaned again after a pause, up to WORKERS_MAX times.  After any other failure the log is uncleanable until
+the next start; a failed rename takes the log directory offline, because its files are then neither old nor new.
 
 Owner: event loop, except for the callables that `steps` yields.
 """
@@ -24,34 +24,41 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from functools import partial
+from typing import Generic, NamedTuple, TypeVar
 
 from kctl.errors import CorruptLog, LogDirFailure
 from kctl.model import TopicPartition
-from kctl.storage.cleaning.cleaning import Cleaning, CleaningAborted, Draft, FullSpeed, Pace
+from kctl.storage.cleaning.cleaning import (
+    CleanerBuffers,
+    Cleaning,
+    CleaningAborted,
+    CleaningTask,
+    CleaningWork,
+    WorkerEnded,
+)
 from kctl.storage.cleaning.compaction import Cleanable, clean_point, cleanable
-from kctl.storage.cleaning.compaction_batches import LatestRecords
+from kctl.storage.cleaning.pace import FullSpeed, Pace
 from kctl.storage.log.flushing import RemovalPlan
 from kctl.storage.log.log import Log
 from kctl.storage.log_manager import LogManager
+from kctl.storage.names import CLEANED_SUFFIX
 from kctl.storage.segments.segment import Segment
 from kctl.system.environment import Random
 from kctl.system.steps import Steps
 
 _logger = logging.getLogger(__name__)
 
-_IO_BYTES_MIN = 4096
 SELECTED_PER_STEP = 100
 """Logs that are looked at in a step, which takes 5 ms if the last entries of their time indexes are read."""
 
 
-class CleanerBuffers(NamedTuple):
-    """Memory that one cleaning may use."""
+WORKERS_MAX = 6
+"""After so many processes have ended during the cleaning of a log, it is uncleanable."""
+_RETRY_MS = 1_000
+_RETRY_FACTOR = 4
 
-    keys_bytes: int = 128 << 20
-    """More than Kafka needs per key; kctl.records.compiled.key_table has the size of an entry."""
-    io_bytes: int = 256 << 10
-    """Size of the read buffer and of the write buffer; a larger batch is read and written as a whole."""
+T = TypeVar("T")
 
 
 class CleanerStatistics(NamedTuple):
@@ -77,14 +84,18 @@ class LogCleaner:
         random: Random,
         pace: Pace | None = None,
         buffers: Callable[[], CleanerBuffers] = CleanerBuffers,
+        work_on: Callable[[CleaningTask], CleaningWork] | None = None,
     ) -> None:
+        """`work_on` chooses where the work on a log is done; by default in the thread that runs the steps."""
         self._logs = logs
         self._last_stable_offset_of = last_stable_offset_of
         self._pace = pace or FullSpeed()
         self._buffers = buffers
+        self._work_on = work_on or self.work_in_thread
         self._secret = random.getrandbits(256).to_bytes(32, "big")
         self._under_way: set[TopicPartition] = set()
         self._uncleanable: dict[TopicPartition, tuple[Log, str]] = {}
+        self._retried: dict[TopicPartition, _Retry] = {}
         self.statistics = CleanerStatistics(0, 0, 0)
         self.last_selection_ms: int | None = None
         """The time of the last call of `next`."""
@@ -116,6 +127,8 @@ class LogCleaner:
             if not log.log_directory.is_online or not self._logs.is_current(log):
                 continue
             if tp in uncleanable or tp in self._under_way:
+                continue
+            if (retry := self._retried.get(tp)) is not None and retry.not_before_ms > now_ms >= retry.since_ms:
                 continue
             if self._logs.futures.get(tp) is not None:
                 continue  # The future log would be partly clean, and the cleaner checkpoint moves with it.
@@ -166,17 +179,21 @@ class LogCleaner:
     def _steps(self, log: Log, found: Cleanable, now_ms: int) -> Iterator[Callable[[], None]]:
         try:
             drafts: list[str] = []
-            yield from self._guarded(log, self._clean(log, found, now_ms, drafts))
+            yield from self._guarded(log, self._clean(log, found, now_ms, drafts), now_ms)
             if drafts:
                 yield RemovalPlan(self._logs.files, [(path, False) for path in drafts]).run
         finally:
             self._under_way.discard(log.topic_partition)
 
-    def _guarded(self, log: Log, steps: Iterator[Callable[[], None]]) -> Iterator[Callable[[], None]]:
+    def _guarded(self, log: Log, steps: Iterator[Callable[[], None]], now_ms: int) -> Iterator[Callable[[], None]]:
         try:
             yield from steps
+            self._retried.pop(log.topic_partition, None)
         except CleaningAborted as reason:
             _logger.info("log cleaning aborted log=%s reason=%s", log.topic_partition, reason)
+        except WorkerEnded as ended:
+            if self._logs.get(log.topic_partition) is log:
+                self._retry(log, ended, now_ms)
         except LogDirFailure:
             return  # LogDirectory.fail has logged it.
         except Exception as error:  # One log that cannot be cleaned must not stop the cleaning of the others.
@@ -188,60 +205,82 @@ class LogCleaner:
         _logger.error("cannot compact log, trying again after a restart log=%s error=%s", log.topic_partition, reason)
         self._uncleanable[log.topic_partition] = log, reason
 
+    def _retry(self, log: Log, ended: WorkerEnded, now_ms: int) -> None:
+        """Clean the log again after a pause, unless too many workers have ended: it may be what ends them."""
+        tp = log.topic_partition
+        before = self._retried.pop(tp, None)
+        count = 1 if before is None else before.workers + 1
+        if count >= WORKERS_MAX:
+            self._mark_uncleanable(log, ended)
+            return
+        pause_ms = _RETRY_MS * _RETRY_FACTOR ** (count - 1)
+        self._retried = {other: retry for other, retry in self._retried.items() if self._logs.get(other) is not None}
+        self._retried[tp] = _Retry(count, now_ms, now_ms + pause_ms)
+        _logger.warning("log cleaning aborted, trying again log=%s retry_ms=%s reason=%s", tp, pause_ms, ended)
+
+    def work_in_thread(self, task: CleaningTask) -> CleaningWork:
+        """Return the work that is done in the thread that runs the steps."""
+        return Cleaning(task, files=self._logs.files, pace=self._pace)
+
     def _clean(self, log: Log, found: Cleanable, now_ms: int, drafts: list[str]) -> Iterator[Callable[[], None]]:
         buffers = self._buffers()
-        cleaning = Cleaning(
-            log,
-            found,
-            files=self._logs.files,
-            pace=self._pace,
-            io_bytes=max(buffers.io_bytes, _IO_BYTES_MIN),
-            latest=LatestRecords(
-                found.first_dirty_offset,
-                memory_bytes=buffers.keys_bytes,
-                secret=self._secret,
-                pause=lambda: self._pace.spend(0),
-            ),
-            now_ms=now_ms,
-        )
+        task = CleaningTask.of(log, found, self._logs.files, buffers, self._secret, now_ms)
+        old = log.segments[: len(task.sources)]
+        producers = log.producer_state.capture()
         truncations = log.truncations
-        step = _Step(cleaning.note_keys)
-        yield step.run
-        self._check_unchanged(log, cleaning.old, truncations)
-        step.check()
-        for old, sources in cleaning.groups():
-            draft = Draft(cleaning, sources)
-            drafts += draft.paths
-            step = _Step(draft.write)
-            yield step.run
+        work = self._work_on(task)
+        bytes_read = bytes_written = 0
+        try:
+            noting = _Step(lambda: work.note_keys(producers))
+            yield noting.run
             self._check_unchanged(log, old, truncations)
-            step.check()
-            log.replace_segments(old, [draft.segment], now_ms=now_ms)
-            drafts.clear()
+            keys = noting.result()
+            for first, end in task.groups(keys.end_offset):
+                drafts += task.draft_paths(first)
+                writing = _Step(partial(work.write, first, end))
+                yield writing.run
+                self._check_unchanged(log, old[first:end], truncations)
+                written = writing.result()
+                bytes_read += written.bytes_read
+                bytes_written += written.size
+                draft = Segment(
+                    self._logs.files,
+                    task.directory,
+                    written.base_offset,
+                    task.config,
+                    size=written.size,
+                    created_ms=now_ms,
+                    has_transaction_index=written.has_transaction_index,
+                    suffix=CLEANED_SUFFIX,
+                )
+                log.replace_segments(old[first:end], [draft], now_ms=now_ms)
+                drafts.clear()
+        finally:
+            work.close()
         # Sync before the checkpoint: after a power failure the old files must not be back in a log marked as clean.
-        step = _Step(lambda: self._logs.files.sync_directory(cleaning.directory))
-        yield step.run
+        syncing = _Step(lambda: self._logs.files.sync_directory(task.directory))
+        yield syncing.run
         self._check_unchanged(log, [], truncations)
-        step.check()
-        plan = self._logs.checkpoints.plan_cleaner_offset(log.topic_partition, cleaning.latest.end_offset)
+        syncing.result()
+        plan = self._logs.checkpoints.plan_cleaner_offset(log.topic_partition, keys.end_offset)
         if plan is not None:
             yield plan.run
             self._logs.take_failures(plan)
         self.statistics = CleanerStatistics(
-            cleaning.bytes_read,
-            cleaning.bytes_written,
-            len(cleaning.latest),
-            cleaning.latest.memory_bytes,
-            min(cleaning.latest.memory_bytes / max(buffers.keys_bytes, 1), 1.0),
+            bytes_read,
+            bytes_written,
+            keys.key_count,
+            keys.memory_bytes,
+            min(keys.memory_bytes / max(buffers.keys_bytes, 1), 1.0),
         )
         _logger.info(
             "cleaned log=%s from=%s to=%s keys=%s bytes_before=%s bytes_after=%s",
             log.topic_partition,
             found.first_dirty_offset,
-            cleaning.latest.end_offset,
-            len(cleaning.latest),
-            cleaning.bytes_read,
-            cleaning.bytes_written,
+            keys.end_offset,
+            keys.key_count,
+            bytes_read,
+            bytes_written,
         )
 
     def _check_unchanged(self, log: Log, old: Sequence[Segment], truncations: int) -> None:
@@ -256,25 +295,36 @@ class LogCleaner:
             raise CleaningAborted("its first segments were deleted")
 
 
-class _Step:
-    """Work for a thread; keeps the exception for the event loop."""
+class _Retry(NamedTuple):
+    """When a log is cleaned again whose workers have ended."""
 
-    def __init__(self, work: Callable[[], None]) -> None:
+    workers: int
+    """How many have ended."""
+    since_ms: int
+    not_before_ms: int
+
+
+class _Step(Generic[T]):
+    """Work for a thread; keeps its result or its exception for the event loop."""
+
+    def __init__(self, work: Callable[[], T]) -> None:
         self._work = work
+        self._results: list[T] = []
         self._error: Exception | None = None
 
     def run(self) -> None:
         """Run the work in the current thread; never raises."""
         try:
-            self._work()
+            self._results.append(self._work())
         except Exception as error:
             self._error = error
 
-    def check(self) -> None:
-        """Raise the exception of the work, if any."""
+    def result(self) -> T:
+        """Return the result of the work, or raise its exception."""
         error, self._error = self._error, None
         try:
             if error is not None:
                 raise error
+            return self._results.pop()
         finally:
             del error

@@ -80,6 +80,9 @@ def test_broker_serves_until_its_last_log_directory_fails(tmp_path: Path) -> Non
             timeout_s=TIMEOUT_S,
         )
         assert leaders(broker, "orders")[kept] not in {None, -1}
+        # Ten batches of 512 KB, which fail together and not each after the timeout of the one before.
+        ended = kctl(broker, f"produce orders --partition {lost} --timeout 5s", stdin=(b"x" * 1000 + b"\n") * 5000)
+        assert (ended.status, f"orders-{lost}: no leader within 5000 ms" in ended.err) == (1, True), ended
         assert kctl(broker, f"produce orders --partition {kept}", stdin=b"after\n").status == 0
         assert values(broker, "orders", kept) == ["before", "after"]
         assert kctl(broker, "topics create more --partitions 2").status == 0

@@ -38,7 +38,9 @@ def test_a_quorum_is_told_truly_in_each_of_its_states(tmp_path: Path) -> None:
         )
         leader = with_all_controllers(kctl, cluster)
         first, second = (node for node in (1, 2, 3) if node != leader)
+        assert kctl("topics create stuck --partitions 1 --replication-factor 1").status == 0
         cluster.processes[first].stop(signal.SIGKILL)
+        cancelled_by_the_controller(kctl, f"--bootstrap-controller {cluster.controllers[leader]}", first, leader)
         without_one(kctl, first)
         removed(kctl, first, leader)
         cluster.processes[second].stop(signal.SIGKILL)
@@ -75,6 +77,7 @@ def with_all_controllers(kctl: Kctl, cluster: KraftCluster) -> int:
     ):
         ran = direct(f"{line} {at}")
         assert (ran.status, shown in ran.out) == (0, True), (line, ran)
+    moved_by_the_controller(kctl, direct, at)
     ran = direct(f"topics list {at}")
     assert (ran.status, "Use --bootstrap-server" in ran.err) == (2, True), ran
     for line in ("features describe", "configs describe broker 1 --all", "api-versions"):
@@ -82,6 +85,54 @@ def with_all_controllers(kctl: Kctl, cluster: KraftCluster) -> int:
     ran = direct(f"cluster describe --bootstrap-controller {cluster.addresses[1]}")
     assert (ran.status, "is a broker, and not a controller" in ran.err) == (1, True)
     return leader
+
+
+def moved_by_the_controller(kctl: Kctl, direct: Kctl, at: str) -> None:
+    """Starts moves through a controller, which checks them; what needs brokers is refused by its name."""
+
+    def replicas() -> list[int]:
+        partitions = kctl("topics describe orders --format json").document[0]["partitions"]
+        found: list[int] = partitions[0]["replicas"]
+        return found
+
+    target = replicas()[::-1]
+    line = f"reassign execute orders:0={','.join(map(str, target))} {at} --format json"
+    tried = direct(f"{line} --dry-run")
+    assert [row["status"] for row in tried.document] == ["would be requested"], tried
+    for option in ("--throttle 1m", "--wait", "--max-moves 1 --wait", "--rollback-file x"):
+        refused = direct(f"{line} {option}")
+        assert (refused.status, "needs --bootstrap-server" in refused.err) == (2, True), refused
+    assert replicas() != target
+    assert direct(line).status == 0
+    wait_until(lambda: replicas() == target, what="the new order of replicas", timeout_s=TIMEOUT_S)
+    wrong = direct(f"reassign execute orders:0=1,2,77 none:0=1 {at} --format json")
+    assert (wrong.status, [row["error"] for row in wrong.document]) == (
+        1,
+        ["UNKNOWN_TOPIC_OR_PARTITION", "INVALID_REPLICA_ASSIGNMENT"],
+    ), wrong
+
+
+def cancelled_by_the_controller(kctl: Kctl, at: str, dead: int, alive: int) -> None:
+    """Moves a partition to a broker that is down, which does not end, and cancels it; no broker is asked."""
+    (partition,) = kctl("topics describe stuck --format json").document[0]["partitions"]
+    place = partition["replicas"][0] if partition["replicas"] != [dead] else alive
+    direct = command_line({})
+    assert direct(f"reassign execute stuck:0={place},{dead} {at}").status == 0
+    (moving,) = direct(f"reassign list {at} --format json").document
+    assert (moving["topic"], dead in moving["replicas"]) == ("stuck", True)
+    other = direct(f"reassign execute orders:1=1,2,3 {at}")
+    assert (other.status, "use --additional" in other.err) == (5, True), other
+    tried = direct(f"reassign cancel --all {at} --dry-run --format json").document
+    assert [(row["topic"], row["status"]) for row in tried] == [("stuck", "would be cancelled")]
+    done = direct(f"reassign cancel stuck:0 orders:0 none:0 {at} --format json")
+    assert [(row["topic"], row["status"], row["error"]) for row in done.document] == [
+        ("none", None, "UNKNOWN_TOPIC_OR_PARTITION"),
+        ("orders", "does not move", None),
+        ("stuck", "cancelled", None),
+    ]
+    assert done.status == 1
+    assert direct(f"reassign list {at} --format json").document == []
+    assert kctl("topics delete stuck --yes").status == 0
 
 
 def without_one(kctl: Kctl, node: int) -> None:

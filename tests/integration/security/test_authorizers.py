@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -84,6 +85,69 @@ def test_super_users_of_a_running_broker_are_known_to_acls_check(tmp_path: Path)
     assert {user: ran.returncode for user, ran in reported.items()} == {"boss": 0, "bob": 3}
     assert "super user" in reported["boss"].stdout
     assert "super.users" not in reported["bob"].stderr, "no warning that it is unknown"
+
+
+OF_ORDERS = (
+    "--allow User:bob --operation read --operation describe --topic orders-eu",
+    "--deny User:eve --host 10.0.0.7 --operation write --topic orders-eu",
+    "--allow User:CN=app,O=Example --operation write --topic orders- --prefix",
+    "--allow User:* --operation describe-configs --topic orders-us",
+)
+OF_OTHERS = (
+    "--allow User:bob --operation read --topic *",
+    "--allow User:bob --operation read --topic payments",
+    "--allow User:bob --operation read --group orders-eu",
+    "--allow User:bob --operation describe --cluster",
+)
+
+
+def acls(bootstrap: str) -> list[tuple[str, ...]]:
+    ran = kctl("acls", "list", "--format", "json", "--bootstrap-server", bootstrap)
+    names = ("principal", "host", "permission", "operation", "resource_type", "resource_name", "pattern_type")
+    return sorted(tuple(row[name] for name in names) for row in json.loads(ran.stdout))
+
+
+def test_topics_are_copied_with_their_acls_and_no_others(tmp_path: Path) -> None:
+    """Copies between two authorizers; what the user may not do in one of them is an error before records are copied."""
+    properties = {"authorizer.class.name": ACL_AUTHORIZER, "super.users": "User:ANONYMOUS"}
+    limited = {**properties, "super.users": "User:admin", "allow.everyone.if.no.acl.found": "true"}
+    with (
+        kctl_broker(tmp_path / "source", properties=properties) as source,
+        kctl_broker(tmp_path / "target", properties=properties) as target,
+        kctl_broker(tmp_path / "limited", properties=limited) as denying,
+    ):
+        at = ("--bootstrap-server", source.bootstrap)
+        for name in ("orders-eu", "orders-us", "payments"):
+            assert kctl("topics", "create", name, "--partitions", "1", *at).returncode == 0
+        for rule in (*OF_ORDERS, *OF_OTHERS):
+            added = kctl("acls", "add", *rule.split(), *at)
+            assert added.returncode == 0, added.stderr
+        of_orders = [
+            acl for acl in acls(source.bootstrap) if acl[4].lower() == "topic" and acl[5].startswith("orders-")
+        ]
+        assert len(of_orders) == 5
+        line = ("copy", "orders-*", "--acls", "--format", "json", *at)
+        tried = kctl(*line, "--to-cluster", target.bootstrap, "--dry-run")
+        assert tried.returncode == 0, tried.stderr
+        assert acls(target.bootstrap) == []
+        for status in ("created", "present"):
+            done = kctl(*line, "--to-cluster", target.bootstrap)
+            assert done.returncode == 0, done.stderr
+            rows = json.loads(done.stdout)
+            assert {acl["status"] for row in rows for acl in row["acls"]} == {status}
+            assert acls(target.bootstrap) == of_orders
+        renamed = kctl(*line, "--prefix", "dr-")
+        assert renamed.returncode == 0, renamed.stderr
+        copies = [(*acl[:5], f"dr-{acl[5]}", acl[6]) for acl in of_orders]
+        assert [acl for acl in acls(source.bootstrap) if acl[5].startswith("dr-")] == sorted(copies)
+
+        # With this ACL, everyone loses the other permissions on the cluster.
+        describe = ["--allow", "User:ANONYMOUS", "--operation", "describe", "--cluster"]
+        assert kctl("acls", "add", *describe, "--bootstrap-server", denying.bootstrap).returncode == 0
+        refused = kctl(*line, "--to-cluster", denying.bootstrap)
+        assert refused.returncode == 1
+        assert "CLUSTER_AUTHORIZATION_FAILED" in refused.stderr + refused.stdout
+        assert kctl("topics", "list", "--bootstrap-server", denying.bootstrap).stdout == ""
 
 
 @pytest.mark.parametrize(

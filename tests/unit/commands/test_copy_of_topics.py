@@ -104,6 +104,23 @@ def test_two_topics_are_copied_each_with_an_option(kctl: Kctl, shop: FakeCluster
     assert values(other, "payments") == values(shop, "payments")
 
 
+def test_two_topics_of_the_source_are_not_copied_without_a_word_on_which_is_meant(
+    kctl: Kctl, shop: FakeCluster, other: FakeCluster
+) -> None:
+    line = f"copy orders-us payments --to-cluster {other.bootstrap}"
+    for exists in (False, True):
+        if exists:
+            other.create("payments")
+        refused = kctl(line)
+        assert refused.status == ExitStatus.REFUSED
+        for option in ("--each", "--no-each"):
+            assert f"'kctl copy orders-us payments {option} ...' copies" in refused.err
+    assert other.requested(ProduceRequest) == []
+    assert kctl(f"{line} --no-each").status == 0
+    assert values(other, "payments") == values(shop, "orders-us")
+    assert kctl("copy orders-us payments").status == 0, "in one cluster the second topic is always the target"
+
+
 def test_dry_run_counts_and_creates_nothing(kctl: Kctl, shop: FakeCluster, other: FakeCluster) -> None:
     other.create("payments")
     shop.groups["g"] = FakeGroup({TopicPartition("payments", 0): 2})
@@ -222,6 +239,22 @@ def test_acls_need_an_authorizer_before_anything_is_written(kctl: Kctl, shop: Fa
     shop.intercept(DescribeAclsRequest, lambda _: disabled)
     ran = kctl(f"copy orders-* --acls --to-cluster {other.bootstrap}")
     assert (ran.status, "no authorizer" in ran.err, set(other.topics)) == (ExitStatus.FAILED, True, set())
+
+
+def test_no_topic_is_created_if_its_acls_are_refused(kctl: Kctl, shop: FakeCluster, other: FakeCluster) -> None:
+    shop.intercept(DescribeAclsRequest, acls_of(("orders-us", 3), ("orders-", 4)))
+    other.intercept(DescribeAclsRequest, acls_of())
+
+    def create(request: Any) -> Any:
+        codes = [ErrorCode.NONE, ErrorCode.CLUSTER_AUTHORIZATION_FAILED][: len(request.creations)]
+        return CreateAclsResponse(results=[AclCreationResult(error_code=code) for code in codes])
+
+    other.intercept(CreateAclsRequest, create)
+    ran = kctl(f"copy orders-* --acls --to-cluster {other.bootstrap}")
+    assert ran.status == ExitStatus.FAILED
+    assert "CLUSTER_AUTHORIZATION_FAILED: 1 ACL cannot be created in the target, such as that of User:a" in ran.err
+    assert "1 ACL created, no topic was created and no record copied" in ran.err
+    assert set(other.topics) == set()
 
 
 @pytest.mark.usefixtures("shop")

@@ -34,11 +34,12 @@ from tests.unit.commands.conftest import Kctl
 
 
 @contextmanager
-def stdin(data: bytes) -> Iterator[None]:
-    """Standard input with `data` and then the end, as from a pipe."""
+def stdin(data: bytes, *, ends: bool = True) -> Iterator[None]:
+    """Standard input with `data` and then the end, as from a pipe; or without an end."""
     reader, writer = os.pipe()
     os.write(writer, data)
-    os.close(writer)
+    if ends:
+        os.close(writer)
     before = sys.stdin
     with os.fdopen(reader) as stream:
         sys.stdin = stream
@@ -46,6 +47,8 @@ def stdin(data: bytes) -> Iterator[None]:
             yield
         finally:
             sys.stdin = before
+            if not ends:
+                os.close(writer)
 
 
 def fill(cluster: FakeCluster, *values: str, partitions: int = 1) -> None:
@@ -202,6 +205,22 @@ def test_refused_records_are_rows_and_status_1(kctl: Kctl, cluster: FakeCluster)
     assert (ran.status, ran.document[0]["offset"], ran.document[0]["error"]) == (1, None, "MESSAGE_TOO_LARGE")
     assert "1 not written" in ran.err
     assert "warning: MESSAGE_TOO_LARGE: orders-0: " in ran.err
+
+
+@pytest.mark.parametrize("words", ["", "--input jsonl"])
+def test_no_more_input_is_read_once_records_could_not_be_written_in_time(
+    kctl: Kctl, cluster: FakeCluster, words: str
+) -> None:
+    """The input has no end, so that a command which reads on would not end either."""
+    cluster.create("orders", leaders=[-1, 0])
+    data = b"".join(b'{"value":"%d","partition":%d}\n' % (number, number % 2) for number in range(10))
+    with stdin(data, ends=False):
+        ran = kctl(f"produce orders --timeout 300ms {words or '--partition 0'}")
+    assert ran.status == 1
+    assert "the rest of the input was not read" in ran.err
+    assert "LEADER_NOT_AVAILABLE" in ran.err
+    assert f"{5 if words else 10} not written" in ran.err
+    assert len(cluster.records_of("orders", 1)) == (5 if words else 0)
 
 
 def test_a_refused_producer_id_is_reported_with_its_code_and_a_remedy(kctl: Kctl, cluster: FakeCluster) -> None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import select
+import socket
 import ssl
+import struct
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -15,6 +18,7 @@ from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12Certificat
 from kctl.errors import ConfigError
 from kctl.security import keystores
 from kctl.security.tls import TlsSettings, client_context, server_context, store_problems
+from kctl.system.tls_sockets import wrap_socket
 from tests.peers.certificates import PASSWORD, CertificateAuthority, Identity
 from tests.rows import for_rows
 
@@ -331,3 +335,20 @@ def test_a_bad_store_is_refused_with_the_reason(
 def test_contradictory_and_unknown_values_are_refused(properties: dict[str, str], reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):
         TlsSettings.of(properties)
+
+
+def test_a_connection_that_the_peer_has_reset_is_closed() -> None:
+    """SSLContext.wrap_socket of Python 3.11 loses it, which is found when the garbage collector reports it."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        client = socket.create_connection(listener.getsockname())
+        server, _ = listener.accept()
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        server.close()  # With RST.
+        poll = select.poll()
+        poll.register(client, select.POLLIN)
+        assert poll.poll(60_000), "the reset has arrived"
+        descriptor = client.fileno()
+        with pytest.raises(OSError, match="reset"):
+            wrap_socket(ssl.create_default_context(), client, "localhost")
+        with pytest.raises(OSError, match="descriptor"):
+            os.fstat(descriptor)

@@ -17,8 +17,9 @@ from kctl.model import TopicPartition
 from kctl.records.build import build_batch
 from kctl.records.header import Record
 from kctl.server.loop.tasks import SystemClock
-from kctl.server.replication.logs.cleaners import Account, CleanerPace, LogCleaners, buffers
+from kctl.server.replication.logs.cleaners import CleanerPace, LogCleaners, buffers
 from kctl.storage.cleaning.cleaning import CleaningAborted
+from kctl.storage.cleaning.pace import Account
 from kctl.storage.config import LogConfig
 from kctl.storage.directories.log_directory import LogDirectory
 from kctl.storage.files import File, RealFiles

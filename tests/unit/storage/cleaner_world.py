@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from kctl.model import TopicPartition
 from kctl.records.build import build_batch
 from kctl.records.compression import Codec
 from kctl.records.control import ControlType, EndTransactionMarker, build_end_transaction_marker
 from kctl.records.header import BatchHeader, Record
-from kctl.storage.cleaning.cleaner import CleanerBuffers, LogCleaner
-from kctl.storage.cleaning.cleaning import Pace
+from kctl.storage.cleaning.cleaner import LogCleaner
+from kctl.storage.cleaning.cleaning import CleanerBuffers, CleaningTask, CleaningWork
+from kctl.storage.cleaning.pace import Pace
 from kctl.storage.config import LogConfig
 from kctl.storage.files import Files
 from kctl.storage.log.appending import AppendResult
@@ -53,6 +54,7 @@ class CleanerWorld:
         pace: Pace | None = None,
         files: Files | None = None,
         at: str = "/data",
+        work_on: Callable[[CleaningTask], CleaningWork] | None = None,
     ) -> None:
         self.disk = SimFiles()
         self.files = self.disk if files is None else files
@@ -61,6 +63,7 @@ class CleanerWorld:
         self.config = config
         self.dedupe_buffer_bytes = dedupe_buffer_bytes
         self.pace = pace
+        self.work_on = work_on
         self.stable_offset: int | None = None
         self.start()
 
@@ -77,6 +80,7 @@ class CleanerWorld:
             random=random.Random(4),
             pace=self.pace,
             buffers=lambda: CleanerBuffers(keys_bytes=self.dedupe_buffer_bytes),
+            work_on=self.work_on,
         )
         return self.log
 

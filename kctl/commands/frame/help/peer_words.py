@@ -375,6 +375,7 @@ ANSWERS: dict[str, str] = {
     "--property": r"Use --record-format FORMAT, such as '%k\t%v\n' for print.key and parse.key, or --command-property",
     "--reader-config": "Use --key-separator TEXT or --record-format FORMAT",
     "--reader-property": "Use --key-separator TEXT, for parse.key and key.separator, or --record-format FORMAT",
+    "--resource-pattern-type": "Use --prefix for prefixed names; 'kctl acls list' also has --literal and --match",
     "--timeout-ms": "Leave it out: kctl consume ends at the end of the topic, unless --follow is given",
     "--topics-to-move-json-file": "Use --topic TOPIC for each topic",
     "--value": "Use standard input: echo VALUE | kctl produce TOPIC",

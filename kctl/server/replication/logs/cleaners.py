@@ -3,6 +3,9 @@
 A cleaner that has finished a log continues with the next at once; if there is none, after `log.cleaner.backoff.ms`.
 They share the memory for keys, the buffers and the rate limit.  Kafka: LogCleaner.
 
+The thread of a cleaner waits for a process that does the work (kctl.server.replication.logs.cleaner_processes), because
+what a thread computes delays the event loop.  It does the work itself on a log below PROCESS_BYTES_MIN.
+
 Owner: event loop.
 """
 
@@ -17,8 +20,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 from kctl.config.dynamic import ConfigView
 from kctl.server.loop.slices import run_steps
-from kctl.storage.cleaning.cleaner import CleanerBuffers, LogCleaner
-from kctl.storage.cleaning.cleaning import CleaningAborted
+from kctl.server.replication.logs.cleaner_processes import CleanerProcesses
+from kctl.storage.cleaning.cleaner import LogCleaner
+from kctl.storage.cleaning.cleaning import CleanerBuffers, CleaningAborted, CleaningTask, CleaningWork
+from kctl.storage.cleaning.pace import WAIT_MS_MIN, Account
 from kctl.storage.log.log import Log
 from kctl.storage.log_manager import LogManager
 from kctl.system.environment import Clock, Random
@@ -29,24 +34,8 @@ from kctl.system.operating_system import heap_trim
 # Owner: event loop, except for `spend`, which the cleaners' threads call.
 
 
-_CREDIT_MS_MAX = 1_000
-"""The most unused time that may be caught up by going faster than the limit."""
-_WAIT_MS_MIN = 10
 _YIELD_EVERY_S = 0.0005
 """How long a thread may hold the interpreter lock, if it calls `spend` that often."""
-
-
-class Account:
-    """Converts bytes into waiting time."""
-
-    def __init__(self) -> None:
-        self._paid_until_ms = 0.0
-
-    def spend(self, byte_count: int, *, now_ms: int, bytes_per_second: float) -> float:
-        """Return the milliseconds to wait for these bytes; zero or negative while there is unused time."""
-        self._paid_until_ms = max(self._paid_until_ms, now_ms - _CREDIT_MS_MAX)
-        self._paid_until_ms += byte_count * 1000 / bytes_per_second
-        return self._paid_until_ms - now_ms
 
 
 class CleanerPace:
@@ -70,7 +59,7 @@ class CleanerPace:
             wait_ms = self._account.spend(
                 byte_count, now_ms=self._clock.monotonic_ms(), bytes_per_second=self._bytes_per_second()
             )
-        if wait_ms >= _WAIT_MS_MIN:
+        if wait_ms >= WAIT_MS_MIN:
             self._stopped.wait(wait_ms / 1000)
         else:
             self._yield_interpreter()
@@ -89,6 +78,8 @@ log = logging.getLogger(__name__)
 
 _BACKOFF_MS_MIN = 100
 _THREADS_MAX = 64
+PROCESS_BYTES_MIN = 8 << 20
+"""A smaller log takes less time in a thread than the start of a process."""
 _RETURNED_BYTES_MIN = 4 << 20
 """Cleanings that used less memory for keys return none to the system: that takes about 4 ms of a thread."""
 
@@ -104,17 +95,26 @@ class LogCleaners:
         *,
         configs: ConfigView,
         random: Random,
+        process_bytes_min: int = PROCESS_BYTES_MIN,
     ) -> None:
         self._configs = configs
         self._clock = clock
-        self._pace = CleanerPace(clock, lambda: configs.current.log_cleaner_io_max_bytes_per_second)
+        self._pace = CleanerPace(clock, lambda: self._rate_of_each() * max(self._in_threads, 1))
         self.cleaner = LogCleaner(
-            logs, last_stable_offset_of, random=random, pace=self._pace, buffers=lambda: buffers(configs)
+            logs,
+            last_stable_offset_of,
+            random=random,
+            pace=self._pace,
+            buffers=lambda: buffers(configs),
+            work_on=self._work_on,
         )
+        self._process_bytes_min = process_bytes_min
+        self._has_real_files = logs.files.are_real
         self.longest_ms = 0
         """How long the longest cleaning took."""
         # A separate pool: cleaners may be delayed for long, and fsyncs must not wait for them.
         self._threads = ThreadPoolExecutor(_THREADS_MAX, thread_name_prefix="log-cleaner")
+        self.processes = CleanerProcesses(self._threads.submit)
         self._looking: asyncio.Task[None] | None = None
         self._selecting = asyncio.Lock()
         """Held while a log is selected: two cleaners would select the same."""
@@ -135,6 +135,7 @@ class LogCleaners:
         """Stop; a running cleaning ends after its current batch."""
         self._is_stopped = True
         self._pace.stop()
+        self.processes.stop()
         if self._looking is not None:
             self._looking.cancel()
             await asyncio.gather(self._looking, return_exceptions=True)
@@ -157,6 +158,7 @@ class LogCleaners:
                     self._clean(steps), name=f"clean {due[0].topic_partition}"
                 )
                 self._working.add(task)
+                self._share_rate()
         except Exception:
             log.exception(
                 "cannot select logs to compact, trying again retry_ms=%s", self._configs.current.log_cleaner_backoff_ms
@@ -167,7 +169,26 @@ class LogCleaners:
         while self._working:
             await asyncio.wait(self._working)
 
+    def _work_on(self, task: CleaningTask) -> CleaningWork:
+        """Choose where the work on a log is done."""
+        if task.size < self._process_bytes_min or not self._has_real_files:
+            return self.cleaner.work_in_thread(task)
+        return self.processes.work_on(task, lambda: self.cleaner.work_in_thread(task))
+
+    @property
+    def _in_threads(self) -> int:
+        """How many cleaners do the work in their thread."""
+        return len(self._working) - self.processes.busy_count
+
+    def _rate_of_each(self) -> float:
+        """Return the part of the rate limit that one cleaner may use."""
+        return self._configs.current.log_cleaner_io_max_bytes_per_second / max(len(self._working), 1)
+
+    def _share_rate(self) -> None:
+        self.processes.set_rate(self._rate_of_each())
+
     def _changed(self) -> None:
+        self._share_rate()
         if not self._is_stopped and self._configs.current.log_cleaner_backoff_ms != self._backoff_ms:
             self._restart_wait()
 
@@ -211,6 +232,7 @@ class LogCleaners:
         task = asyncio.current_task()
         assert task is not None
         self._working.discard(task)
+        self._share_rate()
 
 
 def buffers(configs: ConfigView) -> CleanerBuffers:
