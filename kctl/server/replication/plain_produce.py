@@ -28,6 +28,7 @@ from kctl.server.replication.produce_waits import UncommittedAppend
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.requests.context import EVERYTHING_ALLOWED, AccessControl, Peer, RequestContext
 from kctl.server.requests.purgatory import Purgatory
+from kctl.server.requests.quotas.meters import LimitedClient
 from kctl.storage.log.appending import NO_APPEND_TIME
 
 APPENDS_PER_SLICE_MAX = bound(
@@ -56,13 +57,19 @@ class PlainProduceHandler:
         self._purgatory = purgatory
 
     def handle(
-        self, request: PlainProduce, frame: memoryview, peer: Peer, access: AccessControl
+        self,
+        request: PlainProduce,
+        frame: memoryview,
+        peer: Peer,
+        access: AccessControl,
+        limited: LimitedClient | None,
     ) -> PlainReply | Finish | None:
         """Serve one request: return the reply without errors, or a function that makes the response.
 
         Return None, and change nothing, for what is left to the other handler.
         """
-        version, correlation_id, _, acks, _, topics, batches = request
+        del limited  # The dispatcher settles it.
+        version, correlation_id, _, _, acks, _, _, topics, batches = request
         partitions = self._found(batches, peer, access)
         if partitions is None:
             return None
@@ -73,7 +80,7 @@ class PlainProduceHandler:
         failed: dict[int, PartitionProduceResponse] = {}
         is_settled = True
         for batch, partition in zip(batches, partitions, strict=True):
-            _, index, start, size, count, max_timestamp, producer_id, _ = batch
+            _, index, start, size, count, max_timestamp, producer_id, _, _ = batch
             log, traffic = partition.log, partition.traffic
             traffic.produce_requests += 1
             records = frame[start : start + size]
@@ -121,12 +128,12 @@ class PlainProduceHandler:
         replicas = self._replicas.partitions
         cost = len(batches)
         partitions: list[Partition] = []
-        for topic, index, _, size, _, _, _, keyless in batches:
+        for topic, index, _, size, _, _, _, keyless, attributes in batches:
             partition: Partition | None = replicas.get((topic, index))  # type: ignore[call-overload]
             if partition is None or topic in INTERNAL_TOPICS or (granted is not None and topic not in granted):
                 return None
             rules = partition.log.config.append_rules
-            if size > rules.plain_bytes_max or (keyless and rules.is_compacted):
+            if attributes or size > rules.plain_bytes_max or (keyless and rules.is_compacted):
                 return None
             watching = partition.watchers.watching
             if watching:
@@ -144,7 +151,7 @@ class PlainProduceHandler:
         context: RequestContext,
     ) -> Any:
         """Return the response, a future of it, or None for acks=0.  Raises UnansweredRequestFailed."""
-        _, _, _, acks, timeout_ms, topics, batches = request
+        _, _, _, _, acks, timeout_ms, _, topics, batches = request
         results = [failed.get(at) or _response(result, ErrorCode.NONE) for at, result in enumerate(appended)]
         waiting = [
             UncommittedAppend(
