@@ -272,7 +272,7 @@ def play(folder: Path, seed: int, *, is_plain: bool) -> Outcome:
         fetch = _fetch_handler(disk, sessions, throttles)
         dispatcher.register("fetch", fetch.handle)
         if is_plain:
-            plain = PlainProduceHandler(disk.replicas, disk.purgatory)
+            plain = PlainProduceHandler(disk.replicas, disk.purgatory, disk.clock)
             dispatcher.register_plain("produce", read_plain_produce, _counted("produce", plain.handle, outcome))
             plain_fetch = PlainFetchHandler(
                 disk.replicas,

@@ -144,7 +144,7 @@ def _register_records(dispatcher: Dispatcher, base: Foundations, parts: BrokerPa
     )
     produce = ProduceHandler(replicas, base.produce_purgatory, parts.record_work, clock)
     dispatcher.register("produce", produce.handle, for_long=produce.handle_long)
-    plain_produce = PlainProduceHandler(replicas, base.produce_purgatory)
+    plain_produce = PlainProduceHandler(replicas, base.produce_purgatory, clock)
     dispatcher.register_plain("produce", read_plain_produce, plain_produce.handle)
     serve("fetch", fetch.handle)
     plain_fetch = PlainFetchHandler(
