@@ -320,7 +320,7 @@ class Dispatcher:
             is_produce = frame[1] == PRODUCE_KEY
             meter = client.produce if is_produce else client.fetch
             used = 0
-            if meter is not None:
+            if meter is not None and chunks is not None:
                 used = len(frame) if is_produce else _size_of(chunks)
             if chunks is not None and client.take(meter, used, began_s, self._now_s()):
                 return chunks
@@ -539,11 +539,11 @@ def _decoded(api: registry.Api, context: RequestContext, chunks: list[Chunk] | N
     return codec.decode(api.response, frame, context.api_version, prefix.size)[0]
 
 
-def _size_of(chunks: list[Chunk] | None) -> int:
-    size = 0
-    for chunk in chunks or ():
-        size += len(chunk)
-    return size
+def _size_of(chunks: list[Chunk]) -> int:
+    """Return the size of a response that was written, which begins with it."""
+    first = chunks[0]
+    assert isinstance(first, bytes)
+    return 4 + int.from_bytes(first[:4], "big")
 
 
 def _note_throttled(context: RequestContext, response: Response | None, mute_ms: int) -> None:

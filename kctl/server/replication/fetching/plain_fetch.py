@@ -116,7 +116,7 @@ class PlainFetchHandler:
         if len(topics) > 1 and len({name for name, _ in topics}) < len(topics):
             return None
         max_bytes = min(max_bytes, self._fetch_max_bytes)
-        if limited is not None:
+        if limited is not None and limited.fetch is not None and max_bytes > limited.fetch.left:
             max_bytes = limited.fetch_bytes_max(max_bytes)
         slices: list[RecordsSlice] = []
         read = self._read(positions, peer, access, max_bytes, slices, is_committed=is_committed)
@@ -219,7 +219,7 @@ class PlainFetchHandler:
         if replica_id >= 0:
             self._requests.note_follower(replica_id, session, active, now_ms)
         max_bytes = min(max_bytes, self._fetch_max_bytes)
-        if limited is not None:
+        if limited is not None and limited.fetch is not None and max_bytes > limited.fetch.left:
             max_bytes = limited.fetch_bytes_max(max_bytes)
         reading = self.reading(request, max_bytes)
         if reading.read(active):
