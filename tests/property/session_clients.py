@@ -59,7 +59,7 @@ class SessionClient:
         epoch = self._epoch + (chance.random() < 0.02)
         return FetchRequest(
             replica_id=FOLLOWER_ID if self._is_follower else -1,
-            max_wait_ms=chance.choice((0, 100, 100, 100)),
+            max_wait_ms=chance.choice((0, 100, 1_000, 1_000)),
             min_bytes=chance.choice((0, 1, 1, 1, 1, 700)),
             max_bytes=chance.choice((1 << 20, 1 << 20, 1 << 20, 300, 0)),
             isolation_level=self._isolation_level,

@@ -306,12 +306,10 @@ def play(folder: Path, seed: int, *, is_plain: bool) -> Outcome:
                 else:
                     _answered(step, answer, outcome, client)
             frame[:] = bytes(len(frame))  # The connection uses its buffer for other bytes.
+            outcome.answers.append([_session_state(session) for session in sessions._sessions.values()])
         await asyncio.sleep(2 * WAIT_MS / 1000)
         await asyncio.gather(*waiting)
-        outcome.state = {
-            **_state(disk, partitions, dispatcher, quotas),
-            "sessions": [_session_state(session) for session in sessions._sessions.values()],
-        }
+        outcome.state = _state(disk, partitions, dispatcher, quotas)
         disk.close()
 
     logged, logger = Logged(folder), logging.getLogger("kctl")
@@ -332,7 +330,7 @@ def _session_clients(chance: random.Random) -> list[SessionClient]:
     consumed = [(topic, index) for topic in (*TOPICS, "unknown") for index in (0, 1)]
     copied = [(topic, index) for topic in (*sorted(FOLLOWED), "orders") for index in (0, 1)]
     return [
-        SessionClient(chance, consumed[:2] + consumed[14:18], is_follower=False),
+        SessionClient(chance, [*consumed[:2], copied[0]], is_follower=False),
         SessionClient(chance, consumed, is_follower=False),
         SessionClient(chance, copied[:3], is_follower=True),
         SessionClient(chance, copied, is_follower=True),
