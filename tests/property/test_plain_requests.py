@@ -15,6 +15,7 @@ import os
 import random
 from collections.abc import Collection, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,8 @@ from hypothesis import strategies as st
 
 from kctl.errors import ApiError, KctlError
 from kctl.model import TopicPartition
-from kctl.protocol.apis.fetch import FetchPartition, FetchTopic
+from kctl.protocol import codec
+from kctl.protocol.apis.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from kctl.protocol.apis.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kctl.records.build import build_batch
 from kctl.records.compiled.fetch_frame import read_plain_fetch
@@ -511,3 +513,61 @@ def test_requests_have_the_same_effects_and_answers(tmp_path_factory: Any, seed:
     assert plain.state == decoded.state
     assert not any(decoded.plain_counts.values())
     assert sum(plain.plain_counts.values()) >= 1
+
+
+LONG_SESSION = 260
+"""More partitions than one slice has, so that a fetch of the session waits in a task."""
+
+
+def test_long_sessions_have_the_same_answers(tmp_path: Path) -> None:
+    """All positions of the session rest after two requests; then one partition changes while the next one waits."""
+    answers: dict[bool, list[bytes]] = {False: [], True: []}
+
+    async def main(loop: SimLoop, *, is_plain: bool) -> None:
+        folder = tmp_path / str(is_plain)
+        folder.mkdir()
+        disk = Disk(loop, folder)
+        partitions = [disk.lead("orders", index) for index in range(LONG_SESSION)]
+        sessions, throttles = FetchSessionCache(10), ReplicationThrottles(0, disk.configs)
+        fetch = _fetch_handler(disk, sessions, throttles)
+        dispatcher = Dispatcher(ClientQuotas(disk.configs.current, disk.clock, address_of), loop.time)
+        dispatcher.register("fetch", fetch.handle)
+        outcome = Outcome()
+        if is_plain:
+            plain = PlainFetchHandler(
+                disk.replicas,
+                disk.replicas._fetch_purgatory,
+                sessions,
+                fetch,
+                quota=throttles.leader,
+                clock=disk.clock,
+                fetch_max_bytes=FETCH_MAX_BYTES,
+            )
+            dispatcher.register_plain("fetch", read_plain_fetch, _counted("fetch", plain.handle, outcome))
+        every = [
+            FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=100) for index in range(LONG_SESSION)
+        ]
+        session_id = 0
+        for epoch, wait_ms in enumerate((0, 0, 1_000, 1_000)):
+            topics = [] if epoch else [FetchTopic(topic="orders", partitions=every)]
+            request = FetchRequest(
+                max_wait_ms=wait_ms, min_bytes=1, topics=topics, session_id=session_id, session_epoch=epoch
+            )
+            answer = dispatcher.handle(
+                memoryview(bytearray(framed_fetch(request, 12))), Peer("/127.0.0.1", "PLAINTEXT")
+            )
+            if epoch == 2:
+                await asyncio.sleep(0.1)
+                disk.append(partitions[7], 1)
+                disk.replicas.partition_moved(partitions[7].topic_partition)
+            content = _bytes_of(await answer if isinstance(answer, asyncio.Future) else answer)
+            assert isinstance(content, bytes)
+            answers[is_plain].append(content)
+            session_id = codec.decode(FetchResponse, memoryview(content), 12, 9)[0].session_id
+        assert (outcome.plain_counts["fetch"] > 0) == is_plain
+        disk.close()
+
+    for is_plain in (False, True):
+        simulate(partial(main, is_plain=is_plain), seed=1)
+    assert answers[True] == answers[False]
+    assert len(set(map(len, answers[True]))) > 2
