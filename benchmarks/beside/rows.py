@@ -33,6 +33,8 @@ POLLING_CONSUMERS = 1_000
 PIPELINED = 64
 SINGLE_CONNECTIONS = 40
 REPLICATED_IN_FLIGHT = 5
+JAVA_IN_FLIGHT = 5
+"""max.in.flight.requests.per.connection of the Java producer, which is idempotent with acks=all by default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +204,19 @@ def _single_requests(
     return measure
 
 
+def _idempotent_requests(side: Side, scale: Scale, name: str) -> Measured:
+    """With one message each, of a producer with the defaults of the Java client."""
+    frames = small_requests.idempotent_frames(name, scale.requests)
+    with topic(side, name):
+        return _per_request(
+            side,
+            scale.requests,
+            lambda: small_requests.send(
+                side.bootstrap, frames, count=scale.requests, connections=1, in_flight=JAVA_IN_FLIGHT
+            ),
+        )
+
+
 def _small_fetches(side: Side, scale: Scale, name: str) -> Measured:
     """Of one batch with a message of 100 B."""
     with topic(side, name):
@@ -366,6 +381,11 @@ ROWS = (
         "partitions-200",
         f"one message for each of 200 partitions per request, {SINGLE_CONNECTIONS} connections",
         _single_requests(connections=SINGLE_CONNECTIONS, in_flight=1, acks=1, partitions=200),
+    ),
+    Row(
+        "idempotent",
+        f"one message per request, idempotent, acks=all, {JAVA_IN_FLIGHT} in flight",
+        _idempotent_requests,
     ),
     Row("small-fetch", f"Fetch of one message, {SINGLE_CONNECTIONS} connections", _small_fetches),
     Row("recompressed", "lz4 recompressed to zstd", _recompressed),

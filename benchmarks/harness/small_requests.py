@@ -10,7 +10,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from kctl.client.connections.framing import request_frame
@@ -20,6 +20,7 @@ from kctl.records.build import build_batch
 from kctl.records.header import Record
 
 PRODUCE_VERSION, FETCH_VERSION = 7, 11
+PRODUCER_ID = 1
 TIMEOUT_S = 120
 _SIZE = struct.Struct(">i")
 PRODUCE_ERROR, FETCH_ERROR = 22, 30
@@ -41,6 +42,21 @@ def produce_frame(topic: str, *, acks: int, size: int = 100, partitions: int = 1
     return b"".join(request_frame(request, PRODUCE_VERSION, correlation_id=1, client_id="benchmark"))
 
 
+def idempotent_frames(topic: str, count: int, *, size: int = 100) -> list[bytes]:
+    """As `produce_frame` with acks=all, of one idempotent producer whose sequence numbers begin with 0."""
+    assert len(topic) == TOPIC_NAME_BYTES
+    now_ms = int(time.time() * 1000)
+    frames: list[bytes] = []
+    for sequence in range(count):
+        batch = build_batch(
+            [Record(0, now_ms, None, bytes(size))], producer_id=PRODUCER_ID, producer_epoch=0, base_sequence=sequence
+        )
+        data = [TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=batch)])]
+        request = ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=data)
+        frames.append(b"".join(request_frame(request, PRODUCE_VERSION, correlation_id=1, client_id="benchmark")))
+    return frames
+
+
 def fetch_frame(topic: str) -> bytes:
     """A Fetch request for the first batch of partition 0 of a topic whose name has 4 letters, without a session."""
     assert len(topic) == TOPIC_NAME_BYTES
@@ -55,11 +71,18 @@ def _fetch_frame(topic: str, *, wait_ms: int, bytes_max: int) -> bytes:
 
 
 def send(
-    address: str, frame: bytes, *, count: int, connections: int, in_flight: int, error_at: int = PRODUCE_ERROR
+    address: str,
+    frame: bytes | Sequence[bytes],
+    *,
+    count: int,
+    connections: int,
+    in_flight: int,
+    error_at: int = PRODUCE_ERROR,
 ) -> float:
     """Sends the frame `count` times, with `in_flight` requests on each connection; returns the seconds it took.
 
-    Raises SystemExit when a response has an error code, which is at `error_at`.
+    Of several frames each is sent once, in order on one connection.  Raises SystemExit when a response has an error
+    code, which is at `error_at`.
     """
     with selectors.DefaultSelector() as selector:
         sockets = [connect(address) for _ in range(connections)]
@@ -69,7 +92,7 @@ def send(
         for opened in sockets:
             selector.register(opened, selectors.EVENT_READ)
             first = min(in_flight, count - sent)
-            opened.sendall(frame * first)
+            opened.sendall(_some(frame, sent, first))
             sent += first
         while done < count:
             ready = selector.select(TIMEOUT_S)
@@ -82,12 +105,16 @@ def send(
                 done += answered
                 more = min(answered, count - sent)
                 if more:
-                    sock.sendall(frame * more)
+                    sock.sendall(_some(frame, sent, more))
                     sent += more
         took_s = time.perf_counter() - started
         for opened in sockets:
             opened.close()
     return took_s
+
+
+def _some(frame: bytes | Sequence[bytes], begin: int, count: int) -> bytes:
+    return frame * count if isinstance(frame, bytes) else b"".join(frame[begin : begin + count])
 
 
 @contextmanager

@@ -12,13 +12,23 @@ from kctl.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic, F
 T = TypeVar("T")
 NAMES = ("orders", "a", "größe", "t" * 130)
 INDEXES = (0, 1, 70_000)
+FLEXIBLE = 12
 
 
 def usual_fetch(chance: random.Random, *, names: Sequence[str] = NAMES, indexes: Sequence[int] = INDEXES) -> bytes:
-    """What consumers without a session send."""
-    return framed(
-        usual_request(chance, names, indexes), chance.randrange(10, 13), chance.choice(("", "client", "größe"))
-    )
+    """What consumers without a session send, and clients that continue one."""
+    version = chance.randrange(10, 13)
+    request = usual_request(chance, names, indexes)
+    if chance.random() < 0.5:
+        request.session_id, request.session_epoch = chance.choice((5, (1 << 31) - 1, -5)), chance.choice((1, 1 << 30))
+        request.replica_id = chance.choice((-1, 1))
+        for topic in request.topics:
+            for position in topic.partitions:
+                position.log_start_offset = chance.choice((-1, 0, 9))
+                position.last_fetched_epoch = chance.choice((-1, 2)) if version >= FLEXIBLE else -1
+        if chance.random() < 0.2:
+            request.topics = []
+    return framed(request, version, chance.choice(("", "client", "größe")))
 
 
 def usual_request(chance: random.Random, names: Sequence[str], indexes: Sequence[int]) -> FetchRequest:
@@ -63,7 +73,9 @@ def unusual_fetches(
         {"isolation_level": 2},
         {"isolation_level": -1},
         {"session_epoch": 0},
-        {"session_id": 5, "session_epoch": 1},
+        {"session_id": 5, "session_epoch": 0},
+        {"session_id": 5, "session_epoch": -1},
+        {"session_id": 0, "session_epoch": 1},
         {"topics": []},
         {"topics": [FetchTopic(topic="a", partitions=[])]},
         {"forgotten_topics_data": [ForgottenTopic(topic="a", partitions=[0])]},
@@ -78,8 +90,6 @@ def unusual_fetches(
     yield framed(request, 11)
     yield framed(usual_request(chance, names, indexes), 9)
     request = usual_request(chance, names, indexes)
-    request.topics[0].partitions[0].last_fetched_epoch = 2
-    yield framed(request, 12)
     request.cluster_id = "id"
     yield framed(request, 12)
 

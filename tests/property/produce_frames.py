@@ -6,14 +6,26 @@ import random
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from crc32c import crc32c
+
 from kctl.client.connections.framing import request_frame
 from kctl.protocol.apis.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kctl.records.build import build_batch
 from kctl.records.compression import Codec
-from kctl.records.header import HEADER_SIZE, BatchHeader, Record, parse_header, seal, write_header
+from kctl.records.header import (
+    ATTRIBUTES_POSITION,
+    CRC_POSITION,
+    HEADER_SIZE,
+    BatchHeader,
+    Record,
+    parse_header,
+    seal,
+    write_header,
+)
 
 SIZES = (0, 1, 30, 63, 64, 65, 300)
 ODD_BYTES = (0x00, 0x01, 0x7F, 0x80, 0xFF)
+LONG_NUMBERS = (b"\x80\x00", b"\xff\xff\xff\xff\x0f", b"\xff\xff\xff\xff\x7f", b"\xff" * 9 + b"\x01", b"\x80" * 11)
 NAMES = ("orders", "a", "größe", "t" * 130)
 
 
@@ -25,16 +37,21 @@ class Frame(NamedTuple):
     content: bytes
 
 
-def usual_frame(chance: random.Random, *, acks: int | None = None) -> Frame:
-    """What producers send outside of transactions, without compression."""
+def usual_frame(chance: random.Random, *, acks: int | None = None, is_short: bool = False) -> Frame:
+    """What producers send; a short one has one batch."""
     version = chance.randrange(3, 10)
-    names = chance.sample(NAMES, chance.choice((1, 1, 1, 2)))
+    names = chance.sample(NAMES[:2] if is_short else NAMES, 1 if is_short else chance.choice((1, 1, 1, 2)))
     topics = [
-        TopicProduceData(name=name, partition_data=[_partition(chance) for _ in range(chance.choice((1, 1, 1, 3)))])
+        TopicProduceData(
+            name=name,
+            partition_data=[
+                _partition(chance, is_short=is_short) for _ in range(1 if is_short else chance.choice((1, 1, 1, 3)))
+            ],
+        )
         for name in names
     ]
     request = ProduceRequest(
-        transactional_id=None,
+        transactional_id=chance.choice((None, None, None, "größe")),
         acks=chance.choice((0, 1, -1)) if acks is None else acks,
         timeout_ms=chance.choice((1, 30_000)),
         topic_data=topics,
@@ -48,21 +65,23 @@ def framed(request: ProduceRequest, version: int, *, client_id: str = "client") 
     return Frame(version, request, frame[4:])
 
 
-def _partition(chance: random.Random) -> PartitionProduceData:
-    return PartitionProduceData(index=chance.choice((0, 1, 70_000)), records=usual_batch(chance))
+def _partition(chance: random.Random, *, is_short: bool) -> PartitionProduceData:
+    return PartitionProduceData(index=chance.choice((0, 1, 70_000)), records=usual_batch(chance, is_short=is_short))
 
 
-def usual_batch(chance: random.Random) -> bytes:
-    """A batch as producers send it, of an idempotent one in one of three cases."""
+def usual_batch(chance: random.Random, *, is_short: bool = False) -> bytes:
+    """A batch as producers send it, of an idempotent one in one of three cases, and sometimes compressed."""
     base = chance.choice((-1, 0, 5, 1_700_000_000_000))
-    records = [_record(chance, base) for _ in range(chance.choice((1, 1, 3, 70)))]
+    records = [_record(chance, base) for _ in range(2 if is_short else chance.choice((1, 1, 3, 70)))]
     producer_id = chance.choice((-1, -1, 9))
     has_producer = producer_id >= 0
     return build_batch(
         records,
+        codec=chance.choice((*[Codec.NONE] * 7, Codec.GZIP, Codec.ZSTD)),
         producer_id=producer_id,
         producer_epoch=0 if has_producer else -1,
         base_sequence=chance.choice((0, 9)) if has_producer else -1,
+        is_transactional=has_producer and chance.random() < 0.3,
     )
 
 
@@ -92,18 +111,20 @@ def unusual_frames(chance: random.Random) -> Iterator[Frame]:
     records = [_record(chance, 5) for _ in range(2)]
     yield with_topics()
     yield with_topics(TopicProduceData(name="a", partition_data=[]))
-    yield with_topics(*topics, transactional_id="id")
+    yield with_topics(*topics, transactional_id="")
     yield with_topics(*topics, acks=2)
     yield with_batch(None)
     yield with_batch(b"")
-    yield with_batch(build_batch(records, codec=Codec.GZIP))
     yield with_batch(build_batch(records)[:-1])
+    yield with_batch(build_batch(records, codec=Codec.GZIP)[:-1])
+    yield with_batch(changed(build_batch(records, codec=Codec.GZIP), base_offset=1))
     yield with_batch(build_batch(records) * 2)
     for change in (
         {"base_offset": 1},
         {"magic": 1},
-        {"attributes": 0x10},
         {"attributes": 0x08},
+        {"attributes": 0x40},
+        {"attributes": 0x0A},
         {"attributes": 0x20},
         {"last_offset_delta": 0},
         {"record_count": 1},
@@ -142,6 +163,30 @@ def changed(batch: bytes, **fields: int) -> bytes:
         setattr(header, name, value)
     write_header(buffer, header, position=0, size=size)
     seal(buffer, header)
+    return bytes(buffer)
+
+
+def with_odd_numbers(frame: bytes, *, places: range | None = None) -> Iterator[bytes]:
+    """The frame with odd numbers of each size at each place: the ends of their ranges, and what is left of the frame.
+
+    So each count, length and number in it has been each of them, as have those of variable size.
+    """
+    for at in places or range(len(frame)):
+        for size in (1, 2, 4, 8):
+            if at + size <= len(frame):
+                last = (1 << 8 * size - 1) - 1
+                for value in (-1, 0, 1, last, -last - 1, len(frame) - at - size, len(frame) - at - size + 1):
+                    number = (value & (1 << 8 * size) - 1).to_bytes(size, "big")
+                    yield frame[:at] + number + frame[at + size :]
+        for number in LONG_NUMBERS:
+            yield frame[:at] + number + frame[at + 1 :]
+
+
+def sealed(frame: bytes, position: int, size: int) -> bytes:
+    """The frame with the checksum of the batch there, as it is now."""
+    buffer = bytearray(frame)
+    checked = crc32c(frame[position + ATTRIBUTES_POSITION : position + size])
+    buffer[position + CRC_POSITION : position + ATTRIBUTES_POSITION] = checked.to_bytes(4, "big")
     return bytes(buffer)
 
 

@@ -18,8 +18,8 @@ from kctl.protocol.headers import decode_request_fields, encode_response_header
 from kctl.records.compiled import fetch_frame
 from kctl.records.compiled.fetch_frame import PlainFetch, read_plain_fetch
 from tests.property.examples import examples, share_of
-from tests.property.fetch_frames import unusual_fetches, usual_fetch
-from tests.property.produce_frames import damaged
+from tests.property.fetch_frames import NAMES, unusual_fetches, usual_fetch
+from tests.property.produce_frames import damaged, with_odd_numbers
 from tests.property.walk_inputs import interpreted
 
 SEEDS = st.integers(0, 1 << 32)
@@ -37,16 +37,21 @@ def reference(frame: bytes) -> PlainFetch | None:
         request, end = codec.decode(FetchRequest, frame, version, offset)
     except MalformedRequest:
         return None
-    usual: tuple[object, ...] = (-1, True, 0, -1, [], "", len(frame))
-    if usual != (
-        request.replica_id,
-        request.isolation_level in {0, 1},
-        request.session_id,
-        request.session_epoch,
-        request.forgotten_topics_data,
-        request.rack_id,
-        end,
-    ):
+    if not 10 <= version <= 12:
+        return None
+    has_session = request.session_id != 0
+    is_usual = (
+        (request.session_epoch > 0 if has_session else request.session_epoch == request.replica_id == -1)
+        and request.replica_id >= -1
+        and request.isolation_level in {0, 1}
+        and (request.topics or has_session)
+        and all(topic.topic and topic.partitions for topic in request.topics)
+        and not request.forgotten_topics_data
+        and not request.rack_id
+        and request.cluster_id is None
+        and end == len(frame)
+    )
+    if not is_usual:
         return None
     topics = [(topic.topic.encode(), len(topic.partitions)) for topic in request.topics]
     positions = [
@@ -56,6 +61,8 @@ def reference(frame: bytes) -> PlainFetch | None:
             each.current_leader_epoch,
             each.fetch_offset,
             each.partition_max_bytes,
+            each.last_fetched_epoch,
+            each.log_start_offset,
         )
         for topic in request.topics
         for each in topic.partitions
@@ -64,6 +71,9 @@ def reference(frame: bytes) -> PlainFetch | None:
         version,
         correlation_id,
         client_id or "",
+        request.replica_id,
+        request.session_id,
+        request.session_epoch,
         request.isolation_level == 1,
         request.max_wait_ms,
         request.min_bytes,
@@ -102,6 +112,16 @@ def test_damaged_requests_are_read_alike_or_left(source: ModuleType, seed: int) 
 
 
 @given(SEEDS)
+@examples(3)
+def test_odd_numbers_at_each_place_are_read_alike_or_left(source: ModuleType, seed: int) -> None:
+    for changed in with_odd_numbers(usual_fetch(random.Random(seed), names=NAMES[:2])):
+        found = read_plain_fetch(changed)
+        assert found == source.read_plain_fetch(changed)
+        if found is not None:
+            assert found == reference(changed)
+
+
+@given(SEEDS)
 @examples(20)
 def test_a_request_that_is_cut_at_any_byte_is_left(source: ModuleType, seed: int) -> None:
     frame = usual_fetch(random.Random(seed))
@@ -116,13 +136,14 @@ def test_responses_are_what_the_encoder_writes(source: ModuleType, seed: int) ->
     chance = random.Random(seed)
     request = read_plain_fetch(usual_fetch(chance))
     assert request is not None
-    version, correlation_id, _, is_committed, _, _, _, topics, positions = request
+    version, correlation_id, _, _, session_id, _, is_committed, _, _, _, topics, positions = request
     read = [
         (partition, chance.choice((0, 1 << 40)), chance.choice((0, 1 << 40)), chance.choice((0, 5)), size)
         for (_, partition, *_), size in ((position, chance.choice((0, 1, 130, 20_000))) for position in positions)
     ]
     rest = iter(read)
     response = FetchResponse(
+        session_id=session_id,
         responses=[
             FetchableTopicResponse(
                 topic=name.decode(),
@@ -140,17 +161,18 @@ def test_responses_are_what_the_encoder_writes(source: ModuleType, seed: int) ->
                 ],
             )
             for name, count in topics
-        ]
+        ],
     )
     body = encode_response_header(1, version, correlation_id) + codec.encode_bytes(response, version)
     sizes = [size for *_, size in read if size]
     for module in (fetch_frame, source):
-        pieces = module.write_fetch_response(version, correlation_id, is_committed, topics, read)
+        pieces = module.write_fetch_response(version, correlation_id, session_id, is_committed, topics, read)
         assert len(pieces) in {len(sizes), len(sizes) + 1}
         whole = b"".join(piece + bytes(sizes[at] if at < len(sizes) else 0) for at, piece in enumerate(pieces))
         assert whole == len(body).to_bytes(4, "big") + body
-        with pytest.raises(IndexError):
-            module.write_fetch_response(version, correlation_id, is_committed, topics, read[1:])
+        if read:
+            with pytest.raises(IndexError):
+                module.write_fetch_response(version, correlation_id, session_id, is_committed, topics, read[1:])
 
 
 def test_arbitrary_bytes_are_left(source: ModuleType) -> None:

@@ -15,6 +15,7 @@ import os
 import random
 from collections.abc import Collection, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,8 @@ from hypothesis import strategies as st
 
 from kctl.errors import ApiError, KctlError
 from kctl.model import TopicPartition
-from kctl.protocol.apis.fetch import FetchPartition, FetchTopic
+from kctl.protocol import codec
+from kctl.protocol.apis.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from kctl.protocol.apis.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kctl.records.build import build_batch
 from kctl.records.compiled.fetch_frame import read_plain_fetch
@@ -31,17 +33,17 @@ from kctl.records.compiled.produce_frame import read_plain_produce
 from kctl.records.compression import Codec
 from kctl.records.control import ControlType, EndTransactionMarker, build_end_transaction_marker
 from kctl.records.header import Record
-from kctl.security.acls import Operation, ResourceType
+from kctl.security.acls import CLUSTER_NAME, Operation, ResourceType
 from kctl.security.authorization import Granted
 from kctl.server.handlers.fetch import FetchHandler
 from kctl.server.handlers.produce import ProduceHandler
 from kctl.server.network.connections.channel import ThrottledReply
 from kctl.server.network.dispatch import Dispatcher, PlainHandler
 from kctl.server.peers.connections import address_of
-from kctl.server.replication.fetching.fetch_session import FetchSessionCache
+from kctl.server.replication.fetching.fetch_session import FetchPosition, FetchSession, FetchSessionCache
 from kctl.server.replication.fetching.plain_fetch import PlainFetchHandler
 from kctl.server.replication.fetching.replica_selector import ReplicaSelector
-from kctl.server.replication.partition import Partition
+from kctl.server.replication.partition import FollowerState, Partition
 from kctl.server.replication.plain_produce import PlainProduceHandler
 from kctl.server.replication.throttles import ReplicationThrottles
 from kctl.server.requests.context import EVERYTHING_ALLOWED, Audited, Peer
@@ -53,7 +55,8 @@ from kctl.testing.sim_loop import SimLoop, simulate
 from tests.property.examples import share_of
 from tests.property.fetch_frames import framed as framed_fetch
 from tests.property.fetch_frames import unusual_fetches, usual_fetch, usual_request
-from tests.property.produce_frames import damaged, framed, unusual_frames
+from tests.property.produce_frames import changed, damaged, framed, unusual_frames
+from tests.property.session_clients import SessionClient
 from tests.unit.handlers.disk import Disk
 
 TOPICS: dict[str, dict[str, str]] = {
@@ -72,11 +75,12 @@ TOPICS: dict[str, dict[str, str]] = {
 FOLLOWED = {"copied", "strict"}
 NAMES = (*TOPICS, *["orders"] * 9, "copied", "copied", "unknown", "__consumer_offsets")
 INDEXES = (0, 0, 0, 1, 1, 7)
-STEPS = 40
+STEPS = 70
 WAIT_MS = 500
 FETCH_MAX_BYTES = 1_000
 CLIENT = "client"
 TRANSACTIONAL = 77
+TRANSACTIONAL_ID = "orders"
 QUOTAS: tuple[dict[str, str], ...] = (
     {"producer_byte_rate": "1000000"},
     {"producer_byte_rate": "200", "request_percentage": "90"},
@@ -87,11 +91,16 @@ QUOTAS: tuple[dict[str, str], ...] = (
 
 
 class Grants:
-    """Allows everything but writing to one topic; it knows the others for sure."""
+    """Allows everything but one topic; it knows most others for sure."""
 
     def __init__(self) -> None:
+        client = ("User:a", "/127.0.0.1")
+        known = {*TOPICS, "unknown"} - {"secret", "paid"}
         self.granted: Granted = {
-            ("User:a", "/127.0.0.1", Operation.WRITE, ResourceType.TOPIC): {*TOPICS, "unknown"} - {"secret", "paid"}
+            (*client, Operation.WRITE, ResourceType.TOPIC): known,
+            (*client, Operation.READ, ResourceType.TOPIC): known,
+            (*client, Operation.CLUSTER_ACTION, ResourceType.CLUSTER): {CLUSTER_NAME},
+            (*client, Operation.WRITE, ResourceType.TRANSACTIONAL_ID): {TRANSACTIONAL_ID},
         }
         self.audited = Audited()
 
@@ -139,7 +148,10 @@ class Sender:
         chance = self._chance
         topics = [self._topic(chance.choice(NAMES)) for _ in range(chance.choice((1, 1, 1, 2)))]
         request = ProduceRequest(
-            transactional_id=None, acks=chance.choice((0, 1, -1, -1)), timeout_ms=WAIT_MS, topic_data=topics
+            transactional_id=chance.choice((None, TRANSACTIONAL_ID, TRANSACTIONAL_ID, "secret")),
+            acks=chance.choice((0, 1, -1, -1)),
+            timeout_ms=WAIT_MS,
+            topic_data=topics,
         )
         return framed(request, chance.randrange(3, 10), client_id=chance.choice(("", CLIENT))).content
 
@@ -155,7 +167,7 @@ class Sender:
         records = [
             Record(0, base + number, key, bytes(chance.choice((1, 30, 300)))) for number in range(chance.choice((1, 3)))
         ]
-        codec = chance.choice((Codec.NONE,) * 6 + (Codec.GZIP,))
+        codec = chance.choice((Codec.NONE,) * 6 + (Codec.GZIP, Codec.LZ4))
         producer_id = chance.choice((-1, -1, 5, 6))
         if producer_id < 0:
             return build_batch(records, codec=codec)
@@ -168,8 +180,15 @@ class Sender:
                 sequence += 2
             case _:
                 self._sequences[place] = sequence + len(records)
-        epoch = chance.choice((1, 1, 1, 1, 0))
-        return build_batch(records, codec=codec, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
+        batch = build_batch(
+            records,
+            codec=codec,
+            producer_id=producer_id,
+            producer_epoch=chance.choice((1, 1, 1, 1, 0)),
+            base_sequence=sequence,
+            is_transactional=chance.random() < 0.2,
+        )
+        return changed(batch, max_timestamp=7) if chance.random() < 0.05 else batch
 
 
 class NoIsrChanges:
@@ -251,30 +270,45 @@ def play(folder: Path, seed: int, *, is_plain: bool) -> Outcome:
         dispatcher = Dispatcher(quotas, loop.time)
         handler = ProduceHandler(disk.replicas, disk.purgatory, RecordWork(), disk.clock)
         dispatcher.register("produce", handler.handle, for_long=handler.handle_long)
-        dispatcher.register("fetch", _fetch_handler(disk).handle)
+        sessions, throttles = FetchSessionCache(10), ReplicationThrottles(0, disk.configs)
+        fetch = _fetch_handler(disk, sessions, throttles)
+        dispatcher.register("fetch", fetch.handle)
         if is_plain:
-            plain = PlainProduceHandler(disk.replicas, disk.purgatory)
+            plain = PlainProduceHandler(disk.replicas, disk.purgatory, disk.clock)
             dispatcher.register_plain("produce", read_plain_produce, _counted("produce", plain.handle, outcome))
-            plain_fetch = PlainFetchHandler(disk.replicas, fetch_max_bytes=FETCH_MAX_BYTES)
+            plain_fetch = PlainFetchHandler(
+                disk.replicas,
+                disk.replicas._fetch_purgatory,
+                sessions,
+                fetch,
+                quota=throttles.leader,
+                clock=disk.clock,
+                fetch_max_bytes=FETCH_MAX_BYTES,
+            )
             dispatcher.register_plain("fetch", read_plain_fetch, _counted("fetch", plain_fetch.handle, outcome))
         dispatcher.access = Grants() if chance.random() < 0.3 else EVERYTHING_ALLOWED
         if chance.random() < 0.7:
             dispatcher.recorder = RequestRecorder(loop.time)
         peer = Peer("/127.0.0.1", "PLAINTEXT", "User:a")
-        sender, waiting = Sender(chance), []
+        sender, waiting, clients = Sender(chance), [], _session_clients(chance)
         for step in range(STEPS):
             await _happen(chance, disk, partitions, files)
-            frame = memoryview(bytearray(sender.frame()))
+            idle = [client for client in clients if not client.is_busy]
+            client = chance.choice(idle) if idle and chance.random() < 0.5 else None
+            frame = memoryview(bytearray(sender.frame() if client is None else client.frame()))
             try:
                 answer = dispatcher.handle(frame, peer)
             except KctlError as error:
                 outcome.answers.append((step, type(error), str(error)))
+                if client is not None:
+                    client.fail()
             else:
                 if isinstance(answer, asyncio.Future):
-                    waiting.append(asyncio.ensure_future(_note(step, answer, outcome)))
+                    waiting.append(asyncio.ensure_future(_note(step, answer, outcome, client)))
                 else:
-                    outcome.answers.append((step, _bytes_of(answer)))
+                    _answered(step, answer, outcome, client)
             frame[:] = bytes(len(frame))  # The connection uses its buffer for other bytes.
+            outcome.answers.append([_session_state(session) for session in sessions._sessions.values()])
         await asyncio.sleep(2 * WAIT_MS / 1000)
         await asyncio.gather(*waiting)
         outcome.state = _state(disk, partitions, dispatcher, quotas)
@@ -293,13 +327,50 @@ def play(folder: Path, seed: int, *, is_plain: bool) -> Outcome:
     return outcome
 
 
-def _fetch_handler(disk: Disk) -> FetchHandler:
+def _session_clients(chance: random.Random) -> list[SessionClient]:
+    """Two consumers of some partitions, and a follower."""
+    consumed = [(topic, index) for topic in (*TOPICS, "unknown") for index in (0, 1)]
+    copied = [(topic, index) for topic in (*sorted(FOLLOWED), "orders") for index in (0, 1)]
+    return [
+        SessionClient(chance, [*consumed[:2], copied[0]], is_follower=False),
+        SessionClient(chance, consumed, is_follower=False),
+        SessionClient(chance, copied[:3], is_follower=True),
+        SessionClient(chance, copied, is_follower=True),
+    ]
+
+
+def _session_state(session: FetchSession) -> object:
+    def fields(position: FetchPosition) -> object:
+        return [
+            getattr(position, name)
+            for name in FetchPosition.__slots__
+            if name not in {"session", "follower", "watched"}
+        ], position.watched is None
+
+    return (
+        session.session_id,
+        session.epoch,
+        session.last_used_ms,
+        session.followed_ms,
+        session.reader,
+        [fields(position) for position in session.positions.values()],
+        [position.topic_partition for position in session.active()],
+        list(session._moved),
+    )
+
+
+def _follower_state(follower: FollowerState) -> object:
+    fields = [getattr(follower, name) for name in FollowerState.__slots__ if name != "session"]
+    return fields, follower.last_caught_up_ms
+
+
+def _fetch_handler(disk: Disk, sessions: FetchSessionCache, throttles: ReplicationThrottles) -> FetchHandler:
     return FetchHandler(
         disk.replicas,
         disk.replicas._fetch_purgatory,
-        FetchSessionCache(10),
+        sessions,
         NoIsrChanges(),  # type: ignore[arg-type]
-        throttles=ReplicationThrottles(0, disk.configs),
+        throttles=throttles,
         selector=ReplicaSelector(disk.metadata, None),
         clock=disk.clock,
         random=random.Random(1),
@@ -373,11 +444,22 @@ def _go_on(chance: random.Random, partition: Partition, disk: Disk) -> None:
         disk.replicas.partition_moved(partition.topic_partition)
 
 
-async def _note(step: int, answer: asyncio.Future[Any], outcome: Outcome) -> None:
+async def _note(step: int, answer: asyncio.Future[Any], outcome: Outcome, client: SessionClient | None) -> None:
     try:
-        outcome.answers.append((step, "later", _bytes_of(await answer)))
+        _answered((step, "later"), await answer, outcome, client)
     except KctlError as error:
         outcome.answers.append((step, "later", type(error), str(error)))
+        if client is not None:
+            client.fail()
+
+
+def _answered(step: object, answer: Any, outcome: Outcome, client: SessionClient | None) -> None:
+    content = _bytes_of(answer)
+    outcome.answers.append((step, content))
+    if client is not None:
+        frame = content[1] if isinstance(content, tuple) else content
+        assert isinstance(frame, bytes)
+        client.take(frame)
 
 
 def _bytes_of(answer: Any) -> object:
@@ -408,9 +490,16 @@ def _state(
         "traffic": [{name: asdict(each) for name, each in traffic.topics.items()}, asdict(traffic.others)],
         "requests": None
         if recorder is None
-        else {name: (list(each.versions), each.error_codes, each.until_timed) for name, each in recorder.apis.items()},
+        else {
+            name: (list(each.versions), each.error_codes, each.until_timed)
+            for name, each in (*recorder.apis.items(), ("followers", recorder.follower_fetches))
+        },
         "latest API": dispatcher.latest_api,
         "waiting": len(disk.purgatory),
+        "followers": [
+            {replica: _follower_state(follower) for replica, follower in partition.followers.items()}
+            for partition in partitions
+        ],
         "quotas": quotas.readings(),
     }
 
@@ -424,3 +513,61 @@ def test_requests_have_the_same_effects_and_answers(tmp_path_factory: Any, seed:
     assert plain.state == decoded.state
     assert not any(decoded.plain_counts.values())
     assert sum(plain.plain_counts.values()) >= 1
+
+
+LONG_SESSION = 260
+"""More partitions than one slice has, so that a fetch of the session waits in a task."""
+
+
+def test_long_sessions_have_the_same_answers(tmp_path: Path) -> None:
+    """All positions of the session rest after two requests; then one partition changes while the next one waits."""
+    answers: dict[bool, list[bytes]] = {False: [], True: []}
+
+    async def main(loop: SimLoop, *, is_plain: bool) -> None:
+        folder = tmp_path / str(is_plain)
+        folder.mkdir()
+        disk = Disk(loop, folder)
+        partitions = [disk.lead("orders", index) for index in range(LONG_SESSION)]
+        sessions, throttles = FetchSessionCache(10), ReplicationThrottles(0, disk.configs)
+        fetch = _fetch_handler(disk, sessions, throttles)
+        dispatcher = Dispatcher(ClientQuotas(disk.configs.current, disk.clock, address_of), loop.time)
+        dispatcher.register("fetch", fetch.handle)
+        outcome = Outcome()
+        if is_plain:
+            plain = PlainFetchHandler(
+                disk.replicas,
+                disk.replicas._fetch_purgatory,
+                sessions,
+                fetch,
+                quota=throttles.leader,
+                clock=disk.clock,
+                fetch_max_bytes=FETCH_MAX_BYTES,
+            )
+            dispatcher.register_plain("fetch", read_plain_fetch, _counted("fetch", plain.handle, outcome))
+        every = [
+            FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=100) for index in range(LONG_SESSION)
+        ]
+        session_id = 0
+        for epoch, wait_ms in enumerate((0, 0, 1_000, 1_000)):
+            topics = [] if epoch else [FetchTopic(topic="orders", partitions=every)]
+            request = FetchRequest(
+                max_wait_ms=wait_ms, min_bytes=1, topics=topics, session_id=session_id, session_epoch=epoch
+            )
+            answer = dispatcher.handle(
+                memoryview(bytearray(framed_fetch(request, 12))), Peer("/127.0.0.1", "PLAINTEXT")
+            )
+            if epoch == 2:
+                await asyncio.sleep(0.1)
+                disk.append(partitions[7], 1)
+                disk.replicas.partition_moved(partitions[7].topic_partition)
+            content = _bytes_of(await answer if isinstance(answer, asyncio.Future) else answer)
+            assert isinstance(content, bytes)
+            answers[is_plain].append(content)
+            session_id = codec.decode(FetchResponse, memoryview(content), 12, 9)[0].session_id
+        assert (outcome.plain_counts["fetch"] > 0) == is_plain
+        disk.close()
+
+    for is_plain in (False, True):
+        simulate(partial(main, is_plain=is_plain), seed=1)
+    assert answers[True] == answers[False]
+    assert len(set(map(len, answers[True]))) > 2

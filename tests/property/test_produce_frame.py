@@ -22,11 +22,11 @@ from kctl.protocol.apis.produce import (
 from kctl.protocol.headers import decode_request_fields, encode_response_header
 from kctl.records.batch import iterate_records
 from kctl.records.compiled import produce_frame
-from kctl.records.compiled.produce_frame import PlainProduce, read_plain_produce
-from kctl.records.header import Record
+from kctl.records.compiled.produce_frame import UNREAD, PlainProduce, read_plain_produce
+from kctl.records.header import CODEC_MASK, TRANSACTIONAL_BIT, CorruptBatch, Record, parse_header
 from kctl.records.validate import AppendRules, validate_produced
 from tests.property.examples import examples, share_of
-from tests.property.produce_frames import damaged, unusual_frames, usual_frame
+from tests.property.produce_frames import damaged, sealed, unusual_frames, usual_frame, with_odd_numbers
 from tests.property.walk_inputs import interpreted
 
 RULES = AppendRules(max_message_bytes=1 << 20, segment_bytes=1 << 20)
@@ -45,7 +45,7 @@ def reference(frame: bytes) -> PlainProduce | None:
         if api_key != 0 or version not in range(3, 10):
             return None
         request, end = codec.decode(ProduceRequest, frame, version, offset)
-        if end != len(frame) or request.transactional_id is not None or request.acks not in {0, 1, -1}:
+        if end != len(frame) or request.transactional_id == "" or request.acks not in {0, 1, -1}:
             return None
         topics, batches, begin = [], [], 0
         for topic in request.topic_data:
@@ -53,28 +53,41 @@ def reference(frame: bytes) -> PlainProduce | None:
             for data in topic.partition_data:
                 assert isinstance(data.records, (memoryview, type(None)))
                 records = bytes(data.records or b"")
-                valid = validate_produced(records, RULES, now_ms=0, request_version=version)
-                (header,) = valid.headers
-                if bytes(valid.buffer) != records or header.attributes:
-                    return None
                 begin = frame.index(records, begin)
-                keyless = sum(record.key is None for record in _records_of(records))
-                batches.append(
-                    (
-                        topic.name,
-                        data.index,
-                        begin,
-                        len(records),
-                        header.record_count,
-                        header.max_timestamp,
-                        header.producer_id,
-                        keyless,
-                    )
-                )
+                batches.append((topic.name, data.index, begin, len(records), *_checked(records, version)))
                 begin += len(records)
-    except (MalformedRequest, ApiError):
+    except (MalformedRequest, ApiError, CorruptBatch, Unusual):
         return None
-    return version, correlation_id, client_id or "", request.acks, request.timeout_ms, topics, batches
+    return (
+        version,
+        correlation_id,
+        client_id or "",
+        -1,
+        request.acks,
+        request.timeout_ms,
+        request.transactional_id,
+        topics,
+        batches,
+    )
+
+
+class Unusual(Exception):
+    """The reader leaves the batch to the other code."""
+
+
+def _checked(records: bytes, version: int) -> tuple[int, int, int, int, int]:
+    """What the reader says of a batch after its place; the records of a compressed one are not looked at."""
+    header = parse_header(records)
+    if header.attributes & CODEC_MASK:
+        if header.base_offset or header.size != len(records) or header.attributes & ~(CODEC_MASK | TRANSACTIONAL_BIT):
+            raise Unusual
+        return UNREAD, header.max_timestamp, header.producer_id, 0, header.attributes
+    valid = validate_produced(records, RULES, now_ms=0, request_version=version)
+    (header,) = valid.headers
+    if header.attributes & ~TRANSACTIONAL_BIT or bytes(valid.buffer) != records:
+        raise Unusual
+    keyless = sum(record.key is None for record in _records_of(records))
+    return header.record_count, header.max_timestamp, header.producer_id, keyless, header.attributes
 
 
 def _records_of(batch: bytes) -> list[Record]:
@@ -110,6 +123,25 @@ def test_damaged_requests_are_read_alike_or_left(source: ModuleType, seed: int) 
 
 
 @given(SEEDS)
+@examples(2)
+def test_odd_numbers_at_each_place_are_read_alike_or_left(source: ModuleType, seed: int) -> None:
+    """Also within batches whose checksum is that of the changed bytes, so that what it covers is read."""
+    frame = usual_frame(random.Random(seed), is_short=True).content
+    usual = read_plain_produce(frame)
+    assert usual is not None
+    _, _, position, size, *_ = usual[8][0]
+    changed = list(with_odd_numbers(frame))
+    changed += [
+        sealed(each, position, size) for each in with_odd_numbers(frame, places=range(position, position + size))
+    ]
+    for each in changed:
+        found = read_plain_produce(each)
+        assert found == source.read_plain_produce(each)
+        if found is not None:
+            assert found == reference(each)
+
+
+@given(SEEDS)
 @examples(10)
 def test_a_request_that_is_cut_at_any_byte_is_left(source: ModuleType, seed: int) -> None:
     frame = usual_frame(random.Random(seed)).content
@@ -127,7 +159,7 @@ def test_responses_are_what_the_encoder_writes(source: ModuleType, seed: int) ->
     frame = usual_frame(chance)
     request = read_plain_produce(frame.content)
     assert request is not None
-    version, correlation_id, _, _, _, topics, batches = request
+    version, correlation_id, *_, topics, batches = request
     appended = [
         (partition, chance.choice((0, 1 << 40)), chance.choice((-1, 1_700_000_000_000)), chance.choice((0, 5)))
         for _, partition, *_ in batches

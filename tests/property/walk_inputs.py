@@ -20,6 +20,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from librt.strings import BytesWriter
 from librt.vecs import vec
 from mypy_extensions import i32, u8
 
@@ -151,7 +152,7 @@ def _answered(module: Any, frame: bytes) -> object:
     request = module.read_plain_produce(frame)
     if request is None:
         return None
-    version, correlation_id, _, _, _, topics, batches = request
+    version, correlation_id, *_, topics, batches = request
     appended = [(partition, position - (1 << 62), size, -1) for _, partition, position, size, *_ in batches]
     return request, module.write_produce_response(version, correlation_id, topics, appended)
 
@@ -174,12 +175,28 @@ def _read(module: Any, frame: bytes, count: int) -> object:
     request = module.read_plain_fetch(frame)
     if request is None:
         return None
-    version, correlation_id, _, is_committed, _, _, _, topics, positions = request
-    read = [(index, offset, epoch - (1 << 62), -1, count % 3 * 64) for _, index, epoch, offset, _ in positions]
-    return request, module.write_fetch_response(version, correlation_id, is_committed, topics, read)
+    version, correlation_id, _, _, session_id, _, is_committed, *_, topics, positions = request
+    read = [(index, offset, epoch - (1 << 62), -1, count % 3 * 64) for _, index, epoch, offset, *_ in positions]
+    return request, module.write_fetch_response(version, correlation_id, session_id, is_committed, topics, read)
 
 
 FETCHES: dict[str, Callable[[Any, bytes, int], Any]] = {"Fetch requests": _fetched}
+
+
+def _written(module: Any, region: bytes, count: int) -> bytes:
+    out = BytesWriter()
+    module.write_header(out, len(region), count % 2 == 0)
+    module.write_topic(out, region, count % (1 << 31), count % 2 == 0)
+    module.write_size(out, len(out))
+    return bytes(out.getvalue())
+
+
+PARTS: dict[str, Callable[[Any, bytes, int], Any]] = {
+    "header of a request": lambda module, region, count: module.read_header(region, count % 2 == 0),
+    "topic of a request": lambda module, region, count: module.read_topic(region, max(0, count % 7), count % 2 == 0),
+    "counts of a response": _written,
+}
+
 
 COMPARED = {
     "walk": (WALKS, 1),
@@ -187,6 +204,7 @@ COMPARED = {
     "encoding": (ENCODERS, 1),
     "record_lines": (LINES, 1),
     "record_rows": (ROWS, 1),
+    "frame": (PARTS, 1),
     "produce_frame": (FRAMES, 1),
     "fetch_frame": (FETCHES, 1),
     "key_hash": (HASHES, 1),
@@ -217,7 +235,7 @@ def interpreted(path: str) -> ModuleType:
 def outcome(module: ModuleType, name: str, region: bytes, count: int) -> object:
     """What a walk returns, or the type and text of its error."""
     try:
-        return {**WALKS, **TABLES, **ENCODERS, **LINES, **ROWS, **FRAMES, **FETCHES, **HASHES}[name](
+        return {**WALKS, **TABLES, **ENCODERS, **LINES, **ROWS, **FRAMES, **FETCHES, **HASHES, **PARTS}[name](
             module, region, count
         )
     except (IndexError, ValueError) as error:

@@ -1,7 +1,7 @@
 """Reads whole Fetch requests, and writes their responses; mypyc compiles it: docs/decisions/native-requests.md.
 
-What is usual is read into flat values: versions from 10 on, of consumers without a session and a rack.
-Everything else is left to the decoders of kctl.protocol; see `produce_frame`.
+What is usual is read into flat values: versions from 10 on, of followers and of consumers without a rack, that have no
+session, or continue one without removing partitions from it.  Everything else is left to the decoders of kctl.protocol.
 """
 
 from __future__ import annotations
@@ -9,17 +9,28 @@ from __future__ import annotations
 from typing import Final
 
 from librt.strings import BytesWriter, read_i16_be, read_i32_be, read_i64_be, write_i16_be, write_i32_be, write_i64_be
-from mypy_extensions import i16, i32, i64
+from mypy_extensions import i32, i64
 
-from kctl.records.compiled.produce_frame import read_count, read_text, write_count
+from kctl.records.compiled.frame import (
+    read_count_or_none,
+    read_header,
+    read_no_tags,
+    read_topic,
+    write_count,
+    write_header,
+    write_size,
+    write_topic,
+)
 
-PlainPosition = tuple[str, int, int, int, int]
-"""Topic, partition, leader epoch or -1, offset, limit in bytes."""
+PlainPosition = tuple[str, int, int, int, int, int, int]
+"""Topic, partition, leader epoch or -1, offset, limit in bytes, and of a follower the last fetched epoch and the log
+start offset, or -1.
+"""
 FetchedTopic = tuple[bytes, int]
 """Name, and how many of the partitions are of it."""
-PlainFetch = tuple[int, int, str, bool, int, int, int, list[FetchedTopic], list[PlainPosition]]
-"""Version, correlation id, client id, whether only committed transactions are read, max wait in ms, min bytes, max
-bytes, topics, positions.
+PlainFetch = tuple[int, int, str, int, int, int, bool, int, int, int, list[FetchedTopic], list[PlainPosition]]
+"""Version, correlation id, client id, broker id of a follower or -1, session id, session epoch, whether only committed
+transactions are read, max wait in ms, min bytes, max bytes, topics, positions.
 """
 ReadPartition = tuple[int, int, int, int, int]
 """Partition, high watermark, last stable offset, log start offset, size of the records."""
@@ -48,86 +59,78 @@ def _read(frame: bytes) -> PlainFetch | None:
     if read_i16_be(frame, 0) != 1 or version < FIRST_VERSION or version > LAST_VERSION:
         return None
     is_flexible = version >= _FLEXIBLE
-    correlation_id: i64 = i64(read_i32_be(frame, 4))
-    size: i64 = i64(read_i16_be(frame, 8))
-    position: i64 = 10
-    client_id = ""
-    if size > 0:
-        client_id = read_text(frame, position, size)
-        position += size
-    if is_flexible:
-        if frame[position] != 0:
-            return None
-        position += 1
+    correlation_id, client_id, position = read_header(frame, is_flexible)
+    replica_id: i64 = i64(read_i32_be(frame, position))
     max_wait_ms: i64 = i64(read_i32_be(frame, position + 4))
     min_bytes: i64 = i64(read_i32_be(frame, position + 8))
     max_bytes: i64 = i64(read_i32_be(frame, position + 12))
-    if (
-        read_i32_be(frame, position) != _CONSUMER
-        or frame[position + 16] > 1  # Isolation level.
-        or read_i32_be(frame, position + 17) != _NO_SESSION
-        or read_i32_be(frame, position + 21) != _FINAL_EPOCH
-    ):
+    isolation_level: i64 = frame[position + 16]
+    session_id: i64 = i64(read_i32_be(frame, position + 17))
+    epoch: i64 = i64(read_i32_be(frame, position + 21))
+    if replica_id < _CONSUMER or isolation_level > 1:
         return None
-    is_committed = frame[position + 16] == 1
+    has_session = session_id != _NO_SESSION
+    if epoch <= 0 if has_session else (epoch != _FINAL_EPOCH or replica_id != _CONSUMER):
+        return None
     position += 25
     topics: list[FetchedTopic] = []
     positions: list[PlainPosition] = []
-    topic_count, position = read_count(frame, position, is_flexible)
+    topic_count, position = read_count_or_none(frame, position, is_flexible)
+    if topic_count == 0 and not has_session:
+        return None
     # An element takes a byte at least, so that a wrong count ends with the frame.
     for _ in range(topic_count):
-        if is_flexible:
-            size, position = read_count(frame, position, is_flexible)
-        else:
-            size = i64(read_i16_be(frame, position))
-            position += 2
-        if size <= 0 or size > 32767:
-            return None
-        name = read_text(frame, position, size)
-        name_bytes = frame[position : position + size]
-        position += size
-        partition_count, position = read_count(frame, position, is_flexible)
+        name, name_bytes, partition_count, position = read_topic(frame, position, is_flexible)
         for _ in range(partition_count):
             partition: i64 = i64(read_i32_be(frame, position))
             leader_epoch: i64 = i64(read_i32_be(frame, position + 4))
             offset: i64 = read_i64_be(frame, position + 8)
             position += 16
+            last_epoch: i64 = -1
             if is_flexible:
-                if read_i32_be(frame, position) != -1:  # The last fetched epoch, of followers.
-                    return None
+                last_epoch = i64(read_i32_be(frame, position))
                 position += 4
-            limit: i64 = i64(read_i32_be(frame, position + 8))  # After a log start offset, which is for followers.
+            log_start: i64 = read_i64_be(frame, position)
+            limit: i64 = i64(read_i32_be(frame, position + 8))
             position += 12
             if is_flexible:
-                if frame[position] != 0:
-                    return None
-                position += 1
-            positions.append((name, partition, leader_epoch, offset, limit))
+                position = read_no_tags(frame, position)
+            positions.append((name, partition, leader_epoch, offset, limit, last_epoch, log_start))
         topics.append((name_bytes, partition_count))
         if is_flexible:
-            if frame[position] != 0:
-                return None
-            position += 1
-    return _ended(
-        frame,
-        position,
-        (version, correlation_id, client_id, is_committed, max_wait_ms, min_bytes, max_bytes, topics, positions),
+            position = read_no_tags(frame, position)
+    if not _is_end(frame, position, version):
+        return None
+    return (
+        version,
+        correlation_id,
+        client_id,
+        replica_id,
+        session_id,
+        epoch,
+        isolation_level == 1,
+        max_wait_ms,
+        min_bytes,
+        max_bytes,
+        topics,
+        positions,
     )
 
 
-def _ended(frame: bytes, position: i64, request: PlainFetch) -> PlainFetch | None:
-    """Return the request if no topics are forgotten, there is no rack, and nothing else follows."""
-    if request[0] >= _FLEXIBLE:
-        rest = b"\1\1\0"
-    elif request[0] >= _WITH_RACK:
-        rest = b"\0\0\0\0\0\0"
-    else:
-        rest = b"\0\0\0\0"
-    return request if frame[position:] == rest else None
+def _is_end(frame: bytes, position: i64, version: i64) -> bool:
+    """Return whether no topics are forgotten, there is no rack, and nothing else follows."""
+    if version >= _FLEXIBLE:
+        return frame[position:] == b"\1\1\0"
+    return frame[position:] == (b"\0\0\0\0\0\0" if version >= _WITH_RACK else b"\0\0\0\0")
 
 
 def write_fetch_response(
-    version: i64, correlation_id: i64, is_committed: bool, topics: list[FetchedTopic], read: list[ReadPartition]
+    version: i64,
+    correlation_id: i64,
+    session_id: i64,
+    is_committed: bool,
+    topics: list[FetchedTopic],
+    read: list[ReadPartition],
 ) -> list[bytes]:
     """Return the frame of a response without errors and aborted transactions, with its size, in the pieces before,
     between and after the records of the partitions that have any.
@@ -138,21 +141,14 @@ def write_fetch_response(
     pieces: list[bytes] = []
     total: i64 = 0
     out = BytesWriter()
-    write_i32_be(out, i32(correlation_id))
-    if is_flexible:
-        out.append(0)
+    write_header(out, correlation_id, is_flexible)
     write_i32_be(out, 0)  # The throttle time.
     write_i16_be(out, 0)
-    write_i32_be(out, _NO_SESSION)
+    write_i32_be(out, i32(session_id))
     write_count(out, len(topics), is_flexible)
     at: i64 = 0
     for name, count in topics:
-        if is_flexible:
-            write_count(out, len(name), is_flexible)
-        else:
-            write_i16_be(out, i16(len(name)))
-        out.write(name)
-        write_count(out, count, is_flexible)
+        write_topic(out, name, count, is_flexible)
         for _ in range(count):
             partition, high_watermark, last_stable, log_start, size = read[at]
             at += 1
@@ -176,12 +172,11 @@ def write_fetch_response(
             out.append(0)
     if is_flexible:
         out.append(0)
-    piece = out.getvalue()
-    if len(piece) > 0:
-        pieces.append(piece)
-        total += len(piece)
+    if len(out) > 0:
+        pieces.append(out.getvalue())
+        total += len(out)
     first = BytesWriter()
-    write_i32_be(first, i32(total))
     first.write(pieces[0])
+    write_size(first, total - 4)
     pieces[0] = first.getvalue()
     return pieces

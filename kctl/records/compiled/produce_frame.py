@@ -1,12 +1,9 @@
 """Reads whole Produce requests, and writes their responses; mypyc compiles it: docs/decisions/native-requests.md.
 
-What is usual is read into flat values: versions from 3 on, whose batches are uncompressed and sound, outside of
-transactions.  Everything else is left to the decoders of kctl.protocol and to kctl.records.validate, which also say
-what is wrong with it: malformed bytes, other checksums, compressed and transactional batches, tagged fields, bytes
-after the request.
-
-`frame` is a copy, because compiled code indexes `bytes` only: it checks each index as Python does, so that no input can
-make it read outside of the frame.  Positions are sums of sizes below 2**32, and so cannot overflow.
+What is usual is read into flat values: versions from 3 on, whose batches are sound if they are uncompressed.
+Everything else is left to the decoders of kctl.protocol and to kctl.records.validate, which also say what is wrong with
+it: malformed bytes, other checksums, control batches, tagged fields, bytes after the request.  Compressed records are
+not read here.
 """
 
 from __future__ import annotations
@@ -15,23 +12,37 @@ from typing import Final
 
 from crc32c import crc32c
 from librt.strings import BytesWriter, read_i16_be, read_i32_be, read_i64_be, write_i16_be, write_i32_be, write_i64_be
-from mypy_extensions import i16, i32, i64, u8
+from mypy_extensions import i32, i64
 
+from kctl.records.compiled.frame import (
+    read_count,
+    read_header,
+    read_no_tags,
+    read_text,
+    read_topic,
+    write_count,
+    write_header,
+    write_size,
+    write_topic,
+)
 from kctl.records.compiled.walk import check_part
 
-PlainBatch = tuple[str, int, int, int, int, int, int, int]
-"""Topic, partition, position and size in the frame, number of records, largest timestamp, producer id, number of
-records without a key.
+PlainBatch = tuple[str, int, int, int, int, int, int, int, int]
+"""Topic, partition, position and size in the frame, number of records or UNREAD, largest timestamp, producer id, number
+of records without a key, attributes.
 """
 ProducedTopic = tuple[bytes, int]
 """Name, and how many batches it has."""
-PlainProduce = tuple[int, int, str, int, int, list[ProducedTopic], list[PlainBatch]]
-"""Version, correlation id, client id, acks, timeout in ms, topics, batches."""
+PlainProduce = tuple[int, int, str, int, int, int, str | None, list[ProducedTopic], list[PlainBatch]]
+"""Version, correlation id, client id, -1 for a client, acks, timeout in ms, transactional id, topics, batches."""
 AppendedBatch = tuple[int, int, int, int]
 """Partition, base offset, time of the append in ms or -1, log start offset."""
 
 FIRST_VERSION: Final = 3
 LAST_VERSION: Final = 9
+UNREAD: Final = -1
+"""The number of records of a compressed batch, which is not checked."""
+_CLIENT: Final = -1
 _FLEXIBLE: Final = 9
 _WITH_LOG_START: Final = 5
 _WITH_RECORD_ERRORS: Final = 8
@@ -39,6 +50,9 @@ _HEADER_SIZE: Final = 61
 _LOG_OVERHEAD: Final = 12
 _CRC: Final = 17
 _CHECKED_FROM: Final = 21
+_CODEC: Final = 0x07
+_USUAL: Final = 0x17
+"""The codec, and the bit of a transaction: not LogAppendTime, and not a control batch."""
 _VIEWED_BYTES_MIN: Final = 4096
 _RECORDS_MAX: Final = 1 << 20
 _TIME_MAX: Final = 1 << 61
@@ -60,19 +74,22 @@ def _read(frame: bytes) -> PlainProduce | None:
     if read_i16_be(frame, 0) != 0 or version < FIRST_VERSION or version > LAST_VERSION:
         return None
     is_flexible = version >= _FLEXIBLE
-    correlation_id: i64 = i64(read_i32_be(frame, 4))
-    size: i64 = i64(read_i16_be(frame, 8))
-    position: i64 = 10
-    client_id = ""
-    if size > 0:
-        client_id = read_text(frame, position, size)
-        position += size
+    correlation_id, client_id, position = read_header(frame, is_flexible)
+    transactional_id: str | None = None
+    size: i64 = 0
     if is_flexible:
-        if frame[position] != 0 or frame[position + 1] != 0:  # Tagged fields, and a transactional id.
-            return None
-    elif read_i16_be(frame, position) != -1:
+        if frame[position] == 0:
+            position += 1
+        else:
+            size, position = read_count(frame, position, is_flexible)
+    else:
+        size = i64(read_i16_be(frame, position))
+        position += 2
+    if size > 0:
+        transactional_id = read_text(frame, position, size)
+        position += size
+    elif size != (0 if is_flexible else -1):
         return None
-    position += 2
     acks: i64 = i64(read_i16_be(frame, position))
     timeout_ms: i64 = i64(read_i32_be(frame, position + 2))
     position += 6
@@ -83,17 +100,7 @@ def _read(frame: bytes) -> PlainProduce | None:
     topic_count, position = read_count(frame, position, is_flexible)
     # An element takes a byte at least, so that a wrong count ends with the frame.
     for _ in range(topic_count):
-        if is_flexible:
-            size, position = read_count(frame, position, is_flexible)
-        else:
-            size = i64(read_i16_be(frame, position))
-            position += 2
-        if size <= 0 or size > 32767:
-            return None
-        name = read_text(frame, position, size)
-        name_bytes = frame[position : position + size]
-        position += size
-        partition_count, position = read_count(frame, position, is_flexible)
+        name, name_bytes, partition_count, position = read_topic(frame, position, is_flexible)
         for _ in range(partition_count):
             partition: i64 = i64(read_i32_be(frame, position))
             size, position = read_count(frame, position + 4, is_flexible)
@@ -103,76 +110,42 @@ def _read(frame: bytes) -> PlainProduce | None:
                 return None
             position += size
             if is_flexible:
-                if frame[position] != 0:
-                    return None
-                position += 1
+                position = read_no_tags(frame, position)
         topics.append((name_bytes, partition_count))
         if is_flexible:
-            if frame[position] != 0:
-                return None
-            position += 1
+            position = read_no_tags(frame, position)
     if is_flexible:
-        if frame[position] != 0:
-            return None
-        position += 1
+        position = read_no_tags(frame, position)
     if position != end:
         return None
-    return version, correlation_id, client_id, acks, timeout_ms, topics, batches
-
-
-def read_count(frame: bytes, position: i64, is_flexible: bool) -> tuple[i64, i64]:
-    """Return a number of elements or bytes that is neither null nor 0, and the position after it.
-
-    Raises ValueError for others.
-    """
-    if not is_flexible:
-        count: i64 = i64(read_i32_be(frame, position))
-        position += 4
-    else:
-        byte: i64 = frame[position]
-        position += 1
-        count = byte & 0x7F
-        shift: i64 = 7
-        while byte >= 0x80:
-            if shift > 28:
-                raise ValueError("a number has too many bytes")
-            byte = frame[position]
-            position += 1
-            count |= (byte & 0x7F) << shift
-            shift += 7
-        count -= 1
-    if count <= 0:
-        raise ValueError("nothing")
-    return count, position
-
-
-def read_text(frame: bytes, position: i64, size: i64) -> str:
-    """Return the text of so many bytes.  Raises ValueError, UnicodeDecodeError among them."""
-    if size > len(frame) - position:
-        raise ValueError("a text exceeds the frame")
-    return frame[position : position + size].decode("utf-8")
+    return version, correlation_id, client_id, _CLIENT, acks, timeout_ms, transactional_id, topics, batches
 
 
 def _append_batch(
     frame: bytes, position: i64, size: i64, topic: str, partition: i64, batches: list[PlainBatch]
 ) -> bool:
-    """Check a batch as kctl.records.validate does, as far as no setting of a topic matters; return False if it is not
-    usual.
+    """Check an uncompressed batch as kctl.records.validate does, as far as no setting of a topic matters; return False
+    if it is not usual.
 
-    Nothing is checked twice: what is not usual may be sound.
+    What is not usual may be sound.
     """
+    if size < _HEADER_SIZE:
+        return False
+    attributes: i64 = i64(read_i16_be(frame, position + _CHECKED_FROM))
     if (
-        size < _HEADER_SIZE
-        or read_i64_be(frame, position) != 0
+        read_i64_be(frame, position) != 0
         or read_i32_be(frame, position + 8) != size - _LOG_OVERHEAD
         or frame[position + 16] != 2
-        or read_i16_be(frame, position + _CHECKED_FROM) != 0  # Codec, LogAppendTime, transaction, control batch.
+        or attributes & ~_USUAL != 0
     ):
         return False
     last_delta: i64 = i64(read_i32_be(frame, position + 23))
     base_timestamp: i64 = read_i64_be(frame, position + 27)
     max_timestamp: i64 = read_i64_be(frame, position + 35)
     producer_id: i64 = read_i64_be(frame, position + 43)
+    if attributes & _CODEC != 0:
+        batches.append((topic, partition, position, size, UNREAD, max_timestamp, producer_id, 0, attributes))
+        return True
     base_sequence: i64 = i64(read_i32_be(frame, position + 53))
     count: i64 = i64(read_i32_be(frame, position + 57))
     if count <= 0 or count > _RECORDS_MAX or last_delta != count - 1 or (producer_id >= 0 and base_sequence < 0):
@@ -195,7 +168,7 @@ def _append_batch(
         last = -1
     if last != max_timestamp:
         return False
-    batches.append((topic, partition, position, size, count, max_timestamp, producer_id, keyless))
+    batches.append((topic, partition, position, size, count, max_timestamp, producer_id, keyless, attributes))
     return True
 
 
@@ -208,19 +181,11 @@ def write_produce_response(
     """
     is_flexible = version >= _FLEXIBLE
     out = BytesWriter()
-    write_i32_be(out, 0)  # The size, which is known in the end.
-    write_i32_be(out, i32(correlation_id))
-    if is_flexible:
-        out.append(0)
+    write_header(out, correlation_id, is_flexible)
     write_count(out, len(topics), is_flexible)
     at: i64 = 0
     for name, count in topics:
-        if is_flexible:
-            write_count(out, len(name), is_flexible)
-        else:
-            write_i16_be(out, i16(len(name)))
-        out.write(name)
-        write_count(out, count, is_flexible)
+        write_topic(out, name, count, is_flexible)
         for _ in range(count):
             partition, base_offset, append_time, log_start = appended[at]
             at += 1
@@ -242,19 +207,5 @@ def write_produce_response(
     write_i32_be(out, 0)  # The throttle time.
     if is_flexible:
         out.append(0)
-    size: i64 = len(out) - 4
-    for place in range(4):
-        out[place] = u8(size >> (24 - 8 * place) & 0xFF)
+    write_size(out, len(out) - 4)
     return out.getvalue()
-
-
-def write_count(out: BytesWriter, count: i64, is_flexible: bool) -> None:
-    """Write a number of elements or bytes."""
-    if not is_flexible:
-        write_i32_be(out, i32(count))
-        return
-    left: i64 = count + 1
-    while left >= 0x80:
-        out.append(u8(left & 0x7F | 0x80))
-        left >>= 7
-    out.append(u8(left))

@@ -181,10 +181,18 @@ def _register_records(dispatcher: Dispatcher, base: Foundations, parts: BrokerPa
     )
     produce = ProduceHandler(replicas, base.produce_purgatory, parts.record_work, clock)
     dispatcher.register("produce", produce.handle, for_long=produce.handle_long)
-    plain_produce = PlainProduceHandler(replicas, base.produce_purgatory)
+    plain_produce = PlainProduceHandler(replicas, base.produce_purgatory, clock)
     dispatcher.register_plain("produce", read_plain_produce, plain_produce.handle)
     serve("fetch", fetch.handle)
-    plain_fetch = PlainFetchHandler(replicas, fetch_max_bytes=configs.current.fetch_max_bytes)
+    plain_fetch = PlainFetchHandler(
+        replicas,
+        base.fetch_purgatory,
+        parts.fetch_sessions,
+        fetch,
+        quota=parts.throttles.leader,
+        clock=clock,
+        fetch_max_bytes=configs.current.fetch_max_bytes,
+    )
     dispatcher.register_plain("fetch", read_plain_fetch, plain_fetch.handle)
     serve("list_offsets", ListOffsetsHandler(replicas, parts.record_work, clock).handle)
     serve("offset_for_leader_epoch", OffsetForLeaderEpochHandler(replicas).handle)

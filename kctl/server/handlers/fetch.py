@@ -107,7 +107,33 @@ class FetchHandler:
             # All positions of the session are active again, because its reader or what it may read is another.
             return _task(self._finish_sliced(request, reply, session, denied, now_ms), context.account)
         if request.replica_id >= 0 and not denied:
-            self._note_follower(request.replica_id, session, fetch.positions, now_ms)
+            self.note_follower(request.replica_id, session, fetch.positions, now_ms)
+        return self._read_or_wait(request, context, session, reply)
+
+    def continue_session(
+        self, request: FetchRequest, context: RequestContext, session: FetchSession
+    ) -> FetchResponse | asyncio.Future[FetchResponse]:
+        """As `handle`, for a request that has been applied to its session: its topics do not matter.
+
+        All of the session must be permitted, in at most READ_PER_SLICE_MAX active positions.
+        """
+        return self._read_or_wait(request, context, session, self._reply(request, context, session, [], _NONE))
+
+    def delayed(
+        self,
+        request: FetchRequest,
+        context: RequestContext,
+        session: FetchSession | None,
+        positions: list[FetchPosition],
+        future: asyncio.Future[FetchResponse],
+    ) -> DelayedFetch:
+        """Return a fetch of permitted positions that waits already, and has found nothing new before."""
+        return DelayedFetch(self._reply(request, context, session, positions, _NONE), future)
+
+    def _read_or_wait(
+        self, request: FetchRequest, context: RequestContext, session: FetchSession | None, reply: FetchReply
+    ) -> FetchResponse | asyncio.Future[FetchResponse]:
+        fetch = reply.fetch
         if fetch.is_converted:
             return _task(self._read_sliced(reply, request), context.account)
         if request.max_wait_ms <= 0 or not fetch.has_nothing_new():
@@ -153,7 +179,7 @@ class FetchHandler:
         await pause()
         if request.replica_id >= 0 and not denied:
             async for positions in sliced_batches(reply.fetch.positions, READ_PER_SLICE_MAX):
-                self._note_follower(request.replica_id, session, positions, now_ms)
+                self.note_follower(request.replica_id, session, positions, now_ms)
         return await self._read_sliced(reply, request)
 
     def _read_sliced(self, reply: FetchReply, request: FetchRequest) -> Coroutine[Any, Any, FetchResponse]:
@@ -172,9 +198,8 @@ class FetchHandler:
         if limited is not None:
             if request.replica_id >= 0:
                 context.exempt()
-            elif limited.fetch is not None and max_bytes > limited.fetch.left:
-                # A larger response would always be throttled.  Kafka: ClientQuotaManager.getMaxValueInQuotaWindow.
-                max_bytes = int(min(max_bytes, limited.fetch.value_max))
+            else:
+                max_bytes = limited.fetch_bytes_max(max_bytes)
         reader = Reader(
             context.api_version,
             replica_id=request.replica_id,
@@ -212,7 +237,7 @@ class FetchHandler:
             return None
         return self._sessions.resume(request.session_id, request.session_epoch, now_ms)
 
-    def _note_follower(
+    def note_follower(
         self, replica_id: int, session: FetchSession | None, positions: Sequence[FetchPosition], now_ms: int
     ) -> None:
         """Update the follower's log end from its fetch offset: this may advance the high watermark and add it to the

@@ -54,8 +54,8 @@ from kctl.server.loop.tasks import in_thread
 from kctl.server.network.dispatch import waiting_reply
 from kctl.server.replication.partition import Partition
 from kctl.server.replication.plain_produce import APPENDS_PER_SLICE_MAX, WATCHERS_PER_APPEND
-from kctl.server.replication.produce_results import ALL_IN_SYNC, note_failure, raise_failures, refuse, respond
-from kctl.server.replication.produce_waits import UncommittedAppend
+from kctl.server.replication.produce_results import ALL_IN_SYNC, note_failure, raise_failures, refuse, respond_or_wait
+from kctl.server.replication.produce_waits import UncommittedAppend, fail_append
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.requests.context import RequestContext
 from kctl.server.requests.purgatory import Purgatory
@@ -292,7 +292,7 @@ class ProduceHandler:
                 UncommittedAppend(
                     partition,
                     result.last_offset + 1,
-                    partition_result,
+                    partial(fail_append, partition_result),
                     min_insync_replicas=self._replicas.min_insync_replicas(topic) if acks == ALL_IN_SYNC else None,
                 )
             )
@@ -300,10 +300,11 @@ class ProduceHandler:
     def _respond(
         self, appends: _Appends, create_future: Callable[[], asyncio.Future[ProduceResponse]]
     ) -> ProduceResponse | asyncio.Future[ProduceResponse] | None:
-        request = appends.request
-        return respond(
-            appends.response, appends.waiting, request.acks, request.timeout_ms, self._purgatory, create_future
-        )
+        request, response = appends.request, appends.response
+        if request.acks == 0:
+            raise_failures(response)
+            return None
+        return respond_or_wait(lambda: response, appends.waiting, request.timeout_ms, self._purgatory, create_future)
 
     def _refuse_all(self, request: ProduceRequest, error: ApiError) -> ProduceResponse | None:
         response = ProduceResponse(responses=[])

@@ -34,6 +34,7 @@ from kctl.server.network.connections.outbox import Chunk
 from kctl.server.requests.context import EVERYTHING_ALLOWED, AccessControl, Peer, RequestContext
 from kctl.server.requests.quotas.accounts import EXEMPT_KEYS, FETCH_KEY, PRODUCE_KEY
 from kctl.server.requests.quotas.client_quotas import ClientQuotas
+from kctl.server.requests.quotas.meters import LimitedClient
 from kctl.server.requests.recorder import RequestRecorder, RequestTimes
 from kctl.server.requests.request_log import RequestLog
 
@@ -118,17 +119,25 @@ _NOT_PLAIN: list[Chunk] = []
 
 Response = Any
 Handler = Callable[[Any, RequestContext], "Response | Awaitable[Response | None] | None"]
-"""Takes a request; returns its response, None for no response, or an awaitable of either."""
+"""Takes a request; returns its response, None for no response, or an awaitable of either.
+
+A PlainReply is a response that was written already.
+"""
 
 
 PlainRequest = tuple[Any, ...]
-"""A request as flat values; the first are its version, correlation id and client id."""
+"""A request as flat values; the first are its version, correlation id, client id, and the id of the broker that sent it
+or -1.
+"""
 PlainReply = tuple["list[Chunk] | None", int]
 """The chunks of the framed response, None for a request without one; and how many error codes it has, all of them NONE.
 """
-PlainHandler = Callable[[Any, memoryview, Peer, AccessControl], "PlainReply | Callable[[RequestContext], Any] | None"]
-"""Takes a request and its frame; returns the reply, or a function that returns what Handler returns, or None, if
-nothing was done, for a request that Handler serves.
+PlainHandler = Callable[
+    [Any, memoryview, Peer, AccessControl, "LimitedClient | None"],
+    "PlainReply | Callable[[RequestContext], Any] | None",
+]
+"""Takes a request, its frame and the quotas of its client, None for a client without quotas; returns the reply, or a
+function that returns what Handler returns, or None, if nothing was done, for a request that Handler serves.
 """
 _Plain = tuple[str, "Callable[[bytes], PlainRequest | None]", PlainHandler]
 """Name of the API, reader and handler."""
@@ -273,7 +282,7 @@ class Dispatcher:
     def _served_plain(self, plain: _Plain, frame: memoryview, peer: Peer) -> Reply | asyncio.Future[Reply]:
         """As `handle`, for a request that may be usual; return _NOT_PLAIN for one that is to be decoded.
 
-        Those that are timed are among them, and fetches of clients whose quota may limit them.
+        Those that are timed are among them.
         """
         api_name, read, handle = plain
         quotas, client = self._quotas, None
@@ -281,7 +290,7 @@ class Dispatcher:
         request = read(bytes(frame))
         if request is None:
             return _NOT_PLAIN
-        version, correlation_id, client_id = request[:3]
+        version, correlation_id, client_id, replica_id = request[:4]
         record = None
         if self.recorder is not None:
             record = self.recorder.apis[api_name]
@@ -291,19 +300,16 @@ class Dispatcher:
             found = peer.quotas
             if found.client_id != client_id or found.version != quotas.version:
                 quotas.find(found, peer.principal, client_id)
-            client = found.client
-            if (
-                client is not None
-                and frame[1] == FETCH_KEY
-                and (client.fetch is not None or not client.admits_fetch(0))
-            ):
-                return _NOT_PLAIN
-        outcome = handle(request, frame, peer, self.access)
+            if replica_id < 0:
+                client = found.client
+        outcome = handle(request, frame, peer, self.access, client)
         if outcome is None:
             return _NOT_PLAIN
         self.latest_api = api_name
         if record is not None:
             record.until_timed -= 1
+            if replica_id >= 0 and self.recorder is not None:
+                record = self.recorder.follower_fetches
         if isinstance(outcome, tuple):
             chunks, successes = outcome
             if record is not None:
@@ -312,7 +318,10 @@ class Dispatcher:
             if client is None:
                 return chunks
             is_produce = frame[1] == PRODUCE_KEY
-            meter, used = (client.produce, len(frame)) if is_produce else (None, 0)
+            meter = client.produce if is_produce else client.fetch
+            used = 0
+            if meter is not None and chunks is not None:
+                used = len(frame) if is_produce else _size_of(chunks)
             if chunks is not None and client.take(meter, used, began_s, self._now_s()):
                 return chunks
         api, _, encode, _ = self._handlers[frame[1]]
@@ -322,14 +331,18 @@ class Dispatcher:
             context.busy_s, context.now_s, context.running_since_s = 0.0, self._now_s, began_s
         if isinstance(outcome, tuple):
             # Too close to a quota to be settled without an account.
-            return _settled(api, context, _decoded(api, context, chunks), chunks, _size_of(chunks))
+            return _settled(
+                api, context, _decoded(api, context, chunks), chunks, None if chunks is None else _size_of(chunks)
+            )
         context.record, context.encode = record, encode
         result = outcome(context)
-        if not isinstance(result, WaitingReply):
-            return self._encode(api, context, result)
-        if client is not None:
-            context.wait(self._now_s())
-        return result
+        if isinstance(result, WaitingReply):
+            if client is not None:
+                context.wait(self._now_s())
+            return result
+        if isinstance(result, asyncio.Future):
+            return self._later(api, context, result)
+        return self._encode(api, context, result)
 
     async def _handled_off_loop(
         self, api: registry.Api, frame: memoryview, offset: int, context: RequestContext
@@ -452,7 +465,11 @@ class Dispatcher:
 
     def _encode(self, api: registry.Api, context: RequestContext, response: Response | None) -> Reply:
         chunks: list[Chunk] | None = None
-        if response is not None:
+        is_written = isinstance(response, tuple)
+        if is_written and response is not None:
+            chunks, context.successes = response
+            size = _size_of(chunks)
+        elif response is not None:
             chunks, size = _sized_response(api, context, response)
         reply: Reply = chunks
         limited = context.limited
@@ -471,7 +488,8 @@ class Dispatcher:
                 else:
                     is_settled = limited.take(None, 0, since_s, now_s)
             if not is_settled:
-                reply = _settled(api, context, response, chunks, None if chunks is None else size)
+                settled = _decoded(api, context, chunks) if is_written else response
+                reply = _settled(api, context, settled, chunks, None if chunks is None else size)
         record = context.record
         if record is not None:
             record.versions[context.api_version] += 1
@@ -521,8 +539,11 @@ def _decoded(api: registry.Api, context: RequestContext, chunks: list[Chunk] | N
     return codec.decode(api.response, frame, context.api_version, prefix.size)[0]
 
 
-def _size_of(chunks: list[Chunk] | None) -> int | None:
-    return None if chunks is None else sum(len(chunk) for chunk in chunks)
+def _size_of(chunks: list[Chunk]) -> int:
+    """Return the size of a response that was written, which begins with it."""
+    first = chunks[0]
+    assert isinstance(first, bytes)
+    return 4 + int.from_bytes(first[:4], "big")
 
 
 def _note_throttled(context: RequestContext, response: Response | None, mute_ms: int) -> None:

@@ -17,18 +17,33 @@ from kctl.errors import ApiError, ErrorCode
 from kctl.limits import Subject, bound
 from kctl.model import INTERNAL_TOPICS, TopicPartition
 from kctl.protocol.apis.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
-from kctl.records.compiled.produce_frame import AppendedBatch, PlainBatch, PlainProduce, write_produce_response
-from kctl.records.header import parse_header
-from kctl.records.validate import ValidBatches
+from kctl.records.allowance import Allowance
+from kctl.records.compiled.produce_frame import (
+    UNREAD,
+    AppendedBatch,
+    PlainBatch,
+    PlainProduce,
+    write_produce_response,
+)
+from kctl.records.header import CODEC_MASK, TRANSACTIONAL_BIT, parse_header
+from kctl.records.validate import ValidBatches, validate_produced
 from kctl.security.acls import Operation, ResourceType
 from kctl.server.network.dispatch import PlainReply, waiting_reply
 from kctl.server.replication.partition import Partition
-from kctl.server.replication.produce_results import ALL_IN_SYNC, note_failure, refuse, respond
-from kctl.server.replication.produce_waits import UncommittedAppend
+from kctl.server.replication.produce_results import (
+    ALL_IN_SYNC,
+    note_failure,
+    raise_failures,
+    refuse,
+    respond_or_wait,
+)
+from kctl.server.replication.produce_waits import UncommittedAppend, fail_append
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.requests.context import EVERYTHING_ALLOWED, AccessControl, Peer, RequestContext
 from kctl.server.requests.purgatory import Purgatory
+from kctl.server.requests.quotas.meters import LimitedClient
 from kctl.storage.log.appending import NO_APPEND_TIME
+from kctl.system.environment import Clock
 
 APPENDS_PER_SLICE_MAX = bound(
     Subject.PARTITIONS,
@@ -51,49 +66,70 @@ Finish = Callable[[RequestContext], Any]
 class PlainProduceHandler:
     """Serves Produce requests that were read into flat values."""
 
-    def __init__(self, replicas: ReplicaManager, purgatory: Purgatory[TopicPartition]) -> None:
+    def __init__(self, replicas: ReplicaManager, purgatory: Purgatory[TopicPartition], clock: Clock) -> None:
         self._replicas = replicas
         self._purgatory = purgatory
+        self._clock = clock
 
     def handle(
-        self, request: PlainProduce, frame: memoryview, peer: Peer, access: AccessControl
+        self,
+        request: PlainProduce,
+        frame: memoryview,
+        peer: Peer,
+        access: AccessControl,
+        limited: LimitedClient | None,
     ) -> PlainReply | Finish | None:
         """Serve one request: return the reply without errors, or a function that makes the response.
 
         Return None, and change nothing, for what is left to the other handler.
         """
-        version, correlation_id, _, acks, _, topics, batches = request
-        partitions = self._found(batches, peer, access)
-        if partitions is None:
+        del limited  # The dispatcher settles it.
+        version, correlation_id, _, _, acks, _, transactional_id, topics, batches = request
+        found = self._found(batches, peer, access)
+        if found is None:
             return None
+        partitions, kinds, is_plain = found
+        checked: dict[int, ValidBatches] | None = None
+        if kinds or not is_plain:
+            if kinds & TRANSACTIONAL_BIT and not _may_write_transaction(transactional_id, batches, peer, access):
+                return None
+            is_compressed = kinds & CODEC_MASK != 0
+            if is_compressed or not is_plain:
+                checked = self._checked(batches, partitions, frame, version, is_compressed=is_compressed)
+                if checked is None:
+                    return None
         replicas = self._replicas
         appended: list[AppendedBatch] = []
         ends: list[int] = []
         moved: list[TopicPartition] = []
-        failed: dict[int, PartitionProduceResponse] = {}
+        failed: dict[int, ApiError | ErrorCode] = {}
         is_settled = True
-        for batch, partition in zip(batches, partitions, strict=True):
-            _, index, start, size, count, max_timestamp, producer_id, _ = batch
+        for at, (batch, partition) in enumerate(zip(batches, partitions, strict=True)):
+            _, index, start, size, count, max_timestamp, producer_id, _, _ = batch
             log, traffic = partition.log, partition.traffic
             traffic.produce_requests += 1
             records = frame[start : start + size]
             try:
                 if log.log_directory.failure is not None:
                     raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR)
-                offset = _NOTHING
-                if producer_id < 0:
-                    offset = replicas.append_plain(partition, records, count, max_timestamp, required_acks=acks)
+                offset, valid = _NOTHING, checked.get(at) if checked else None
+                if valid is None:
+                    header = None if producer_id < 0 else parse_header(records)
+                    offset = replicas.append_plain(
+                        partition, records, count, max_timestamp, required_acks=acks, header=header
+                    )
                 if offset != _NOTHING:
                     end = offset + count
                     appended.append((index, offset, NO_APPEND_TIME, log.log_start_offset))
                 else:
-                    # Something else is to be done, such as a check of the producer, or the start of a segment.
-                    valid = ValidBatches(records, (parse_header(records),))
+                    # Something else is to be done, such as the start of a segment.
+                    if valid is None:
+                        valid = ValidBatches(records, (header or parse_header(records),))
                     result = replicas.append(partition, valid, required_acks=acks, request_version=version)
                     offset, end = result.base_offset, result.last_offset + 1
                     appended.append((index, offset, result.log_append_time_ms, result.log_start_offset))
                     if offset < 0:
-                        failed[len(ends)] = _response(appended[-1], ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
+                        failed[at] = ErrorCode.DUPLICATE_SEQUENCE_NUMBER
                 if acks and (partition.high_watermark < end if acks == ALL_IN_SYNC else log.awaits_flush):
                     is_settled = False
                 ends.append(end)
@@ -101,8 +137,7 @@ class PlainProduceHandler:
             except ApiError as error:
                 note_failure(traffic, error, records)
                 appended.append((index, -1, NO_APPEND_TIME, -1))
-                failed[len(ends)] = refused = _response(appended[-1], error.code)
-                refuse(refused, error)
+                failed[at] = error
                 ends.append(_NOTHING)
         replicas.partitions_moved(moved)
         if is_settled and not failed:
@@ -111,8 +146,12 @@ class PlainProduceHandler:
             return [write_produce_response(version, correlation_id, topics, appended)], len(appended)
         return partial(self._finish, request, partitions, appended, ends, failed)
 
-    def _found(self, batches: list[PlainBatch], peer: Peer, access: AccessControl) -> list[Partition] | None:
-        """Return the partition of each batch; None if something is unusual."""
+    def _found(
+        self, batches: list[PlainBatch], peer: Peer, access: AccessControl
+    ) -> tuple[list[Partition], int, bool] | None:
+        """Return the partition of each batch, the attributes of all, and whether their topics require no more of an
+        uncompressed batch than to be sound; None if something is unusual.
+        """
         granted = None
         if access is not EVERYTHING_ALLOWED:
             granted = access.granted.get((peer.principal, peer.client_host, _WRITE, _TOPIC))
@@ -120,19 +159,66 @@ class PlainProduceHandler:
                 return None
         replicas = self._replicas.partitions
         cost = len(batches)
+        kinds, is_plain = 0, True
         partitions: list[Partition] = []
-        for topic, index, _, size, _, _, _, keyless in batches:
+        for topic, index, _, size, _, _, _, keyless, attributes in batches:
             partition: Partition | None = replicas.get((topic, index))  # type: ignore[call-overload]
             if partition is None or topic in INTERNAL_TOPICS or (granted is not None and topic not in granted):
                 return None
             rules = partition.log.config.append_rules
-            if size > rules.plain_bytes_max or (keyless and rules.is_compacted):
+            if size > rules.plain_bytes_max:
+                is_plain = False
+            if keyless and rules.is_compacted:
                 return None
+            kinds |= attributes
             watching = partition.watchers.watching
             if watching:
                 cost += len(watching) // WATCHERS_PER_APPEND
             partitions.append(partition)
-        return partitions if cost <= APPENDS_PER_SLICE_MAX or len(batches) == 1 else None
+        if cost > APPENDS_PER_SLICE_MAX and len(batches) > 1:
+            return None
+        return partitions, kinds, is_plain
+
+    def _checked(
+        self,
+        batches: list[PlainBatch],
+        partitions: list[Partition],
+        frame: memoryview,
+        version: int,
+        *,
+        is_compressed: bool,
+    ) -> dict[int, ValidBatches] | None:
+        """Return copies of those batches for which more is to be checked or changed, by their place in the request.
+
+        Return None if one is not sound, needs another codec, or takes too long here.
+        """
+        checked: dict[int, ValidBatches] = {}
+        allowance: Allowance | None = None
+        for at, (batch, partition) in enumerate(zip(batches, partitions, strict=True)):
+            _, _, start, size, count, _, _, _, attributes = batch
+            rules = partition.log.config.append_rules
+            if size <= rules.plain_bytes_max and not is_compressed:
+                continue
+            allowance = allowance or Allowance()
+            try:
+                if size <= rules.plain_bytes_max and count != UNREAD:
+                    allowance.take_walk(count, size)
+                    continue
+                if rules.codec not in (None, attributes & CODEC_MASK):
+                    return None
+                valid = validate_produced(
+                    bytearray(frame[start : start + size]),
+                    rules,
+                    now_ms=self._clock.now_ms(),
+                    request_version=version,
+                    allowance=allowance,
+                )
+            except ApiError:
+                return None
+            if len(valid.buffer) != size:
+                return None
+            checked[at] = valid
+        return checked
 
     def _finish(
         self,
@@ -140,41 +226,75 @@ class PlainProduceHandler:
         partitions: list[Partition],
         appended: list[AppendedBatch],
         ends: list[int],
-        failed: dict[int, PartitionProduceResponse],
+        failed: dict[int, ApiError | ErrorCode],
         context: RequestContext,
     ) -> Any:
         """Return the response, a future of it, or None for acks=0.  Raises UnansweredRequestFailed."""
-        _, _, _, acks, timeout_ms, topics, batches = request
-        results = [failed.get(at) or _response(result, ErrorCode.NONE) for at, result in enumerate(appended)]
+        _, _, _, _, acks, timeout_ms, _, _, batches = request
+        respond = partial(_respond, request, appended, failed)
+        if not acks:
+            raise_failures(_response(request, appended, failed))
+            return None
         waiting = [
             UncommittedAppend(
                 partition,
                 end,
-                result,
-                min_insync_replicas=self._replicas.min_insync_replicas(batch[0]) if acks == ALL_IN_SYNC else None,
+                partial(failed.__setitem__, at),
+                min_insync_replicas=self._replicas.min_insync_replicas(batches[at][0]) if acks == ALL_IN_SYNC else None,
             )
-            for batch, partition, end, result in zip(batches, partitions, ends, results, strict=True)
-            if end != _NOTHING and (acks == ALL_IN_SYNC or (acks == 1 and partition.log.awaits_flush))
+            for at, (partition, end) in enumerate(zip(partitions, ends, strict=True))
+            if end != _NOTHING and (acks == ALL_IN_SYNC or partition.log.awaits_flush)
         ]
-        if not waiting and _NOTHING not in ends:
-            context.successes = len(ends)
-        rest = iter(results)
-        response = ProduceResponse(
-            responses=[
-                TopicProduceResponse(name=name.decode(), partition_responses=[next(rest) for _ in range(count)])
-                for name, count in topics
-            ]
-        )
         create_future = partial(waiting_reply, context, may_overlap=True)
-        return respond(response, waiting, acks, timeout_ms, self._purgatory, create_future)
+        return respond_or_wait(respond, waiting, timeout_ms, self._purgatory, create_future)
 
 
-def _response(result: AppendedBatch, code: ErrorCode) -> PartitionProduceResponse:
-    index, base_offset, append_time_ms, log_start_offset = result
-    return PartitionProduceResponse(
-        index=index,
-        error_code=code,
-        base_offset=base_offset,
-        log_append_time_ms=append_time_ms,
-        log_start_offset=log_start_offset,
+def _may_write_transaction(
+    transactional_id: str | None, batches: list[PlainBatch], peer: Peer, access: AccessControl
+) -> bool:
+    """Return whether the batches of transactions are of one producer, which has the permission for sure."""
+    if transactional_id is None or len({batch[6] for batch in batches if batch[8] & TRANSACTIONAL_BIT}) > 1:
+        return False
+    if access is EVERYTHING_ALLOWED:
+        return True
+    granted = access.granted.get((peer.principal, peer.client_host, _WRITE, ResourceType.TRANSACTIONAL_ID))
+    return granted is not None and transactional_id in granted
+
+
+def _respond(
+    request: PlainProduce, appended: list[AppendedBatch], failed: dict[int, ApiError | ErrorCode]
+) -> ProduceResponse | PlainReply:
+    """Return the response when all results are known."""
+    if failed:
+        return _response(request, appended, failed)
+    return [write_produce_response(request[0], request[1], request[7], appended)], len(appended)
+
+
+def _response(
+    request: PlainProduce, appended: list[AppendedBatch], failed: dict[int, ApiError | ErrorCode]
+) -> ProduceResponse:
+    """Return a response with errors: of appends that were refused, are old duplicates, or were not committed."""
+    results: list[PartitionProduceResponse] = []
+    for at, (index, base_offset, append_time_ms, log_start_offset) in enumerate(appended):
+        error = failed.get(at)
+        result = PartitionProduceResponse(
+            index=index,
+            error_code=ErrorCode.NONE,
+            base_offset=base_offset,
+            log_append_time_ms=append_time_ms,
+            log_start_offset=log_start_offset,
+        )
+        if isinstance(error, ApiError):
+            refuse(result, error)
+        elif error is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+            result.error_code = error
+        elif error is not None:
+            fail_append(result, error)
+        results.append(result)
+    rest = iter(results)
+    return ProduceResponse(
+        responses=[
+            TopicProduceResponse(name=name.decode(), partition_responses=[next(rest) for _ in range(count)])
+            for name, count in request[7]
+        ]
     )

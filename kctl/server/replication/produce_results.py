@@ -9,7 +9,7 @@ from kctl.errors import ApiError, ErrorCode, UnansweredRequestFailed
 from kctl.model import TopicPartition
 from kctl.protocol.apis.produce import BatchIndexAndErrorMessage, PartitionProduceResponse, ProduceResponse
 from kctl.records.validate import RecordsRejected
-from kctl.server.replication.produce_waits import DelayedProduce, UncommittedAppend
+from kctl.server.replication.produce_waits import DelayedProduce, R, UncommittedAppend
 from kctl.server.replication.throttles import TopicTraffic
 from kctl.server.requests.purgatory import Purgatory
 
@@ -56,27 +56,20 @@ def refuse(partition_result: PartitionProduceResponse, error: ApiError) -> None:
     ]
 
 
-def respond(
-    response: ProduceResponse,
+def respond_or_wait(
+    respond: Callable[[], R],
     waiting: list[UncommittedAppend],
-    acks: int,
     timeout_ms: int,
     purgatory: Purgatory[TopicPartition],
-    create_future: Callable[[], asyncio.Future[ProduceResponse]],
-) -> ProduceResponse | asyncio.Future[ProduceResponse] | None:
-    """Return the response; a future of it if one of `waiting` is not settled; None for acks=0.
-
-    Raises UnansweredRequestFailed for acks=0 if the response has an error.
-    """
-    if acks == 0:
-        raise_failures(response)
-        return None
+    create_future: Callable[[], asyncio.Future[R]],
+) -> R | asyncio.Future[R]:
+    """Return the response, or a future of it if one of `waiting` is not settled."""
     if not waiting:
-        return response
-    operation = DelayedProduce(response, waiting)
+        return respond()
+    operation = DelayedProduce(respond, waiting)
     keys = [append.partition.topic_partition for append in waiting]
     if operation.try_complete(keys):
-        return response
+        return respond()
     operation.future = create_future()
     purgatory.watch(operation, keys, timeout_ms)
     return operation.future

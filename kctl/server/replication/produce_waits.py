@@ -4,37 +4,42 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable
+from typing import Generic, TypeVar
 
 from kctl.errors import ErrorCode, LogDirFailure
 from kctl.metrics.definitions import Durations
 from kctl.model import TopicPartition
-from kctl.protocol.apis.produce import PartitionProduceResponse, ProduceResponse
+from kctl.protocol.apis.produce import PartitionProduceResponse
 from kctl.server.loop.tasks import in_thread
 from kctl.server.replication.partition import Partition
 from kctl.storage.log.log import Log
 from kctl.system.environment import Clock
 
+R = TypeVar("R")
+"""A response, or a reply that was written already."""
+
 
 class UncommittedAppend:
     """A partition whose records are not committed or, if `min_insync_replicas` is None, not flushed yet."""
 
-    __slots__ = ("_min_insync_replicas", "partition", "partition_result", "required_offset")
+    __slots__ = ("_min_insync_replicas", "fail", "partition", "required_offset")
 
     def __init__(
         self,
         partition: Partition,
         required_offset: int,
-        partition_result: PartitionProduceResponse,
+        fail: Callable[[ErrorCode], None],
         *,
         min_insync_replicas: int | None,
     ) -> None:
+        """`fail` sets the error of the partition in the response."""
         self._min_insync_replicas = min_insync_replicas
         self.partition = partition
         self.required_offset = required_offset
-        self.partition_result = partition_result
+        self.fail = fail
 
     def is_settled(self) -> bool:
-        """Return whether the result is known; it is then in the response."""
+        """Return whether the result is known; `fail` was called if it is an error."""
         partition = self.partition
         if not partition.may_lead:
             self.fail(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -50,18 +55,21 @@ class UncommittedAppend:
             self.fail(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
         return True
 
-    def fail(self, code: ErrorCode) -> None:
-        self.partition_result.error_code = code
-        self.partition_result.base_offset = -1
-        self.partition_result.log_append_time_ms = -1
+
+def fail_append(partition_result: PartitionProduceResponse, code: ErrorCode) -> None:
+    """Set the error of an append that was not committed."""
+    partition_result.error_code = code
+    partition_result.base_offset = -1
+    partition_result.log_append_time_ms = -1
 
 
-class DelayedProduce:
+class DelayedProduce(Generic[R]):
     """A produce request with acks=-1 that waits until all its partitions are complete."""
 
-    def __init__(self, response: ProduceResponse, appended: list[UncommittedAppend]) -> None:
-        self.future: asyncio.Future[ProduceResponse] | None = None
-        self._response = response
+    def __init__(self, respond: Callable[[], R], appended: list[UncommittedAppend]) -> None:
+        """`respond` returns the response when all results are known."""
+        self.future: asyncio.Future[R] | None = None
+        self._respond = respond
         self._unsettled: dict[TopicPartition, list[UncommittedAppend]] = {}
         for waiting in appended:
             self._unsettled.setdefault(waiting.partition.topic_partition, []).append(waiting)
@@ -74,7 +82,7 @@ class DelayedProduce:
                 self._unsettled[topic_partition] = unsettled
         if self._unsettled:
             return False
-        self._respond()
+        self._complete()
         return True
 
     def on_timeout(self) -> None:
@@ -82,11 +90,11 @@ class DelayedProduce:
         for unsettled in self._unsettled.values():
             for waiting in unsettled:
                 waiting.fail(ErrorCode.REQUEST_TIMED_OUT)
-        self._respond()
+        self._complete()
 
-    def _respond(self) -> None:
+    def _complete(self) -> None:
         if self.future is not None and not self.future.done():
-            self.future.set_result(self._response)
+            self.future.set_result(self._respond())
 
 
 # Runs the fsyncs that appends wait for (`flush.messages`) off the event loop.

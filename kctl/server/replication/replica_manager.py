@@ -34,6 +34,7 @@ from kctl.system.environment import Clock
 
 if TYPE_CHECKING:
     from kctl.records.allowance import Allowance
+    from kctl.records.header import BatchHeader
     from kctl.records.validate import ValidBatches
     from kctl.storage.config import LogConfig
     from kctl.storage.log.appending import AppendResult
@@ -138,18 +139,31 @@ class ReplicaManager:
         return result
 
     def append_plain(
-        self, partition: Partition, batch: memoryview, count: int, max_timestamp: int, *, required_acks: int
+        self,
+        partition: Partition,
+        batch: memoryview,
+        count: int,
+        max_timestamp: int,
+        *,
+        required_acks: int,
+        header: BatchHeader | None = None,
     ) -> int:
-        """As `append`, for a valid batch of a client without a producer id; return the offset of its first record.
+        """As `append`, for a valid batch of a client; return the offset of its first record.
 
-        Return -1 for a batch that `append` has to append.  Raises ApiError.
+        `header` is that of a batch with a producer id.  Return -1 for a batch that `append` has to append.  Raises
+        ApiError.
         """
         partition.check_leader()
         if required_acks == -1 and len(partition.isr) < self.min_insync_replicas(partition.topic_partition.topic):
             raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS)
         try:
             offset = partition.log.append_plain(
-                batch, count, max_timestamp, leader_epoch=partition.leader_epoch, now_ms=self._clock.now_ms()
+                batch,
+                count,
+                max_timestamp,
+                leader_epoch=partition.leader_epoch,
+                now_ms=self._clock.now_ms(),
+                header=header,
             )
         except LogDirFailure as failure:
             self.log_dir_failed(failure)

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from kctl.errors import ApiError, CorruptLog, ErrorCode
 from kctl.records.allowance import Allowance
 from kctl.records.compression import Buffer
-from kctl.records.header import LEADER_EPOCH_POSITION, TimestampType
+from kctl.records.header import LEADER_EPOCH_POSITION, BatchHeader, TimestampType
 from kctl.records.validate import ValidBatches, validate_internal, validate_produced, validate_replicated
 from kctl.storage.config import should_roll
 from kctl.storage.log import lookup
@@ -96,11 +96,21 @@ class Log(StoredLog):
             offset = header.next_offset
         return self._append(valid, append_time, now_ms)
 
-    def append_plain(self, batch: memoryview, count: int, max_timestamp: int, *, leader_epoch: int, now_ms: int) -> int:
-        """As `append_as_leader`, for a valid batch without a producer id; return the offset of its first record.
+    def append_plain(
+        self,
+        batch: memoryview,
+        count: int,
+        max_timestamp: int,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        header: BatchHeader | None = None,
+    ) -> int:
+        """As `append_as_leader`, for a valid batch; return the offset of its first record.
 
-        Return -1, and change nothing, if the append would do anything else: open the segment, start one or an epoch,
-        or require a flush.  Raises LogDirFailure.
+        `header` is that of a batch with a producer id.  Return -1, and change nothing, if the append would do anything
+        else: open the segment, start one or an epoch, require a flush, or find a duplicate.  Raises LogDirFailure, and
+        ApiError as ProducerState.check does.
         """
         flush, active, config, offset = self._flush, self._segments.active, self.config, self.log_end_offset
         end = offset + count
@@ -120,13 +130,21 @@ class Log(StoredLog):
             )
         ):
             return -1
+        if header is not None:
+            if self.producer_state.check(header) is not None:
+                return -1
+            header.base_offset, header.leader_epoch = offset, leader_epoch
         _OFFSET.pack_into(batch, 0, offset)
         _EPOCH.pack_into(batch, LEADER_EPOCH_POSITION, leader_epoch)
         try:
             active.append_one(batch, offset, end - 1, max_timestamp)
         except OSError as error:
             raise self.log_directory.fail(error) from error
-        self.producer_state.end_offset = self.log_end_offset = end
+        self.log_end_offset = end
+        if header is None:
+            self.producer_state.end_offset = end
+        else:
+            self.producer_state.append(header)
         if self.watchers.watching:
             self.watchers.moved()
         return offset

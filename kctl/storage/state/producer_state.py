@@ -258,17 +258,18 @@ class ProducerState:
                     f"{header.producer_id} before others have been idle for a time; use fewer producers",
                 )
             return None
-        if with_sequence and header.producer_epoch == entry.epoch and header.base_sequence != entry.next_sequence:
+        is_of_epoch = with_sequence and header.producer_epoch == entry.epoch
+        if not is_of_epoch or header.base_sequence != entry.next_sequence:
             last_sequence = header.last_sequence
-            for batch in entry.batches:
+            for batch in entry.batches if is_of_epoch else ():
                 if batch.first_sequence == header.base_sequence and batch.last_sequence == last_sequence:
                     return batch
-            if entry.is_old_duplicate(header):
+            if is_of_epoch and entry.is_old_duplicate(header):
                 bound = entry.batches[0].first_offset - 1
                 return ProducerBatch(header.base_sequence, last_sequence, NO_OFFSET, bound, NO_TIMESTAMP)
-        _check_epoch(entry, header)
-        if with_sequence:
-            _check_sequence(entry, header)
+            _check_epoch(entry, header)
+            if with_sequence:
+                _check_sequence(entry, header)
         if entry.current_txn_first_offset != NO_OFFSET and not header.is_transactional:
             raise ApiError(
                 ErrorCode.INVALID_TXN_STATE,

@@ -33,6 +33,7 @@ from kctl.server.replication.fetching import partition_reading
 from kctl.server.replication.fetching.fetch_session import FetchPosition, FetchSession
 from kctl.server.replication.fetching.partition_reading import EMPTY, PartitionReading, Reader, is_sent_at_once
 from kctl.server.replication.fetching.replica_selector import ReplicaSelector
+from kctl.server.replication.partition import Partition
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.replication.throttles import ReplicationQuota
 from kctl.server.requests.record_work import RecordWork
@@ -58,6 +59,28 @@ class Reading:
     """Some records end with their segment and more follow in the next: waiting would not add records.  Only determined
     while there are less than min_bytes.
     """
+
+
+def rest_if_complete(session: FetchSession, position: FetchPosition, partition: Partition, *, replica_id: int) -> None:
+    """Have a position rest whose reader has all that it may see, unless its next fetch may have an effect."""
+    high_watermark, follower = partition.high_watermark, None
+    if replica_id < 0:
+        # A transaction may be complete before the high watermark moves again.
+        if position.fetch_offset < high_watermark:
+            return
+    else:
+        # While one of these differs, each fetch may advance the high watermark or add the follower to the ISR.
+        follower = partition.followers.get(replica_id)
+        end = partition.log.log_end_offset
+        if (
+            follower is None
+            or not position.fetch_offset == follower.log_end_offset == high_watermark == end
+            or follower.log_start_offset != position.log_start_offset
+            or replica_id not in partition.isr
+            or partition.pending_isr is not None
+        ):
+            return
+    session.rest(position, partition, follower)
 
 
 class Fetch:
@@ -190,24 +213,7 @@ class Fetch:
             or self._partitions.could_have_more(position)
         ):
             return
-        high_watermark, follower = partition.high_watermark, None
-        if not self._is_follower:
-            # A transaction may be complete before the high watermark moves again.
-            if position.fetch_offset < high_watermark:
-                return
-        else:
-            # While one of these differs, each fetch may advance the high watermark or add the follower to the ISR.
-            follower = partition.followers.get(self.reader.replica_id)
-            end = partition.log.log_end_offset
-            if (
-                follower is None
-                or not position.fetch_offset == follower.log_end_offset == high_watermark == end
-                or follower.log_start_offset != position.log_start_offset
-                or self.reader.replica_id not in partition.isr
-                or partition.pending_isr is not None
-            ):
-                return
-        session.rest(position, partition, follower)
+        rest_if_complete(session, position, partition, replica_id=self.reader.replica_id)
 
     def wait_after(self, reading: Reading) -> None:
         """Count what a reading that was not enough found, for `read_if_enough`."""
@@ -219,7 +225,10 @@ class Fetch:
 
         Reads all partitions only in the first case.
         """
-        changed = self.moved(keys)
+        return self.read_if_moved(self.moved(keys))
+
+    def read_if_moved(self, changed: Iterable[FetchPosition]) -> Reading | None:
+        """As `read_if_enough`, when these positions have changed."""
         if self._session is not None:
             self.positions = self._session.active()
         if len(self.positions) == 1:
@@ -305,8 +314,9 @@ class Fetch:
     def _read_into(self, reading: Reading, positions: Sequence[FetchPosition]) -> None:
         results, record_bytes, total = reading.results, reading.record_bytes, reading.total_bytes
         is_urgent, is_on_older_segment = reading.is_urgent, reading.is_on_older_segment
+        may_skip = self._may_skip and self._session is not None
         for position in positions:
-            if self._may_skip and self._partitions.is_unchanged(position):
+            if may_skip and self._partitions.is_unchanged(position):
                 continue
             # Only the first partition with records may exceed the limit, so that every reader makes progress.
             left = self._max_bytes - total

@@ -18,7 +18,7 @@ from kctl.protocol.source import constructor
 from kctl.server.loop.slices import pause, sliced_batches
 from kctl.server.loop.tasks import in_thread
 from kctl.server.replication.fetching.fetch_reading import Fetch, FetchKey, Reading
-from kctl.server.replication.fetching.fetch_session import NO_SESSION, FetchSession
+from kctl.server.replication.fetching.fetch_session import NO_SESSION, FetchPosition, FetchSession
 from kctl.server.requests.context import RequestContext
 from kctl.server.requests.purgatory import Changes, Purgatory
 from kctl.server.requests.record_work import RecordWork
@@ -29,7 +29,7 @@ _response_of = constructor(FetchResponse)
 _topic_response = constructor(FetchableTopicResponse)
 _NO_ERROR = ErrorCode.NONE
 """A constant, because Python 3.11 takes 0.1 us to find a member of an enum."""
-_NOT_RECORDS_BYTES_MAX = 100 * READ_PER_SLICE_MAX
+NOT_RECORDS_BYTES_MAX = 100 * READ_PER_SLICE_MAX
 """About the most that a response has besides records, unless it is made in slices.  A quota that is not nearly reached
 is not compared with the exact size.
 """
@@ -57,7 +57,7 @@ class FetchReply:
     def response(self, reading: Reading) -> FetchResponse:
         """Return the response with this reading; an empty one if a quota is exceeded."""
         limited = self._context.limited
-        if limited is not None and not limited.admits_fetch(reading.total_bytes + _NOT_RECORDS_BYTES_MAX):
+        if limited is not None and not limited.admits_fetch(reading.total_bytes + NOT_RECORDS_BYTES_MAX):
             account = self._context.account
             if account is not None and account.throttle_fetch(lambda: self._size_bytes(reading)):
                 return self._response({}, self._session)
@@ -153,6 +153,13 @@ class DelayedFetch:
             return False
         self._complete(reading)
         return True
+
+    def try_complete_moved(self, changed: Collection[FetchPosition]) -> bool:
+        """As `try_complete`, when these positions have changed."""
+        reading = self._reply.fetch.read_if_moved(changed)
+        if reading is not None:
+            self._complete(reading)
+        return reading is not None
 
     def on_timeout(self) -> None:
         """Complete with the records that are available."""

@@ -28,6 +28,7 @@ from typing import Protocol
 from kctl.errors import ApiError, ErrorCode
 from kctl.limits import Subject, bound
 from kctl.model import TopicPartition
+from kctl.records.compiled.fetch_frame import PlainPosition
 from kctl.storage.log.watchers import Watchers
 
 FETCH_SESSION_PARTITIONS_MAX = bound(
@@ -135,6 +136,18 @@ class FetchPosition:
         self.last_fetched_epoch = newer.last_fetched_epoch
         self.log_start_offset = newer.log_start_offset
 
+    def take_values(self, values: PlainPosition) -> None:
+        """As `take`, from the values of a request that was read without objects."""
+        (
+            _,
+            _,
+            self.current_leader_epoch,
+            self.fetch_offset,
+            self.partition_max_bytes,
+            self.last_fetched_epoch,
+            self.log_start_offset,
+        ) = values
+
 
 class PartitionResult(Protocol):
     """The fields of a response partition that decide whether it is sent."""
@@ -204,6 +217,13 @@ class FetchSession:
                 removed.session = None
                 del self._active[topic_partition]
                 self._moved.pop(topic_partition, None)
+
+    def update_known(self, changed: Iterable[tuple[FetchPosition, PlainPosition]]) -> None:
+        """As `update`, for positions of the session."""
+        for position, values in changed:
+            position.take_values(values)
+            if position.is_resting:
+                self.activate(position)
 
     @property
     def active_count(self) -> int:
@@ -288,16 +308,32 @@ class FetchSession:
             position = self.positions.get(topic_partition)
             if position is None:
                 continue
-            has_records = record_bytes.get(topic_partition, 0) > 0
-            if _has_changed(position, result, has_records=has_records):
+            is_changed = self.note_sent(
+                position,
+                -1 if result.error_code else result.high_watermark,  # After an error, the next response is always sent.
+                result.log_start_offset,
+                has_records=record_bytes.get(topic_partition, 0) > 0,
+            )
+            if is_changed or result.error_code != _NO_ERROR or result.preferred_read_replica >= 0:
                 changes.append(topic_partition)
-            # After an error, the next response is always sent.
-            position.sent_high_watermark = -1 if result.error_code else result.high_watermark
-            position.sent_log_start_offset = result.log_start_offset
-            if has_records:
-                self.positions[topic_partition] = self.positions.pop(topic_partition)
-                self._move_to_end(position)
         return changes
+
+    def note_sent(
+        self, position: FetchPosition, high_watermark: int, log_start_offset: int, *, has_records: bool
+    ) -> bool:
+        """Store what was read of one partition as sent; return whether it has changed for the client."""
+        is_changed = (
+            has_records
+            or high_watermark != position.sent_high_watermark
+            or log_start_offset != position.sent_log_start_offset
+        )
+        position.sent_high_watermark = high_watermark
+        position.sent_log_start_offset = log_start_offset
+        if has_records:
+            topic_partition = position.topic_partition
+            self.positions[topic_partition] = self.positions.pop(topic_partition)
+            self._move_to_end(position)
+        return is_changed
 
 
 def _has_changed(position: FetchPosition, result: PartitionResult, *, has_records: bool) -> bool:
@@ -328,6 +364,11 @@ class FetchSessionCache:
 
     def __len__(self) -> int:
         return len(self._sessions)
+
+    def expected(self, session_id: int, epoch: int) -> FetchSession | None:
+        """Return the session that `resume` would, and change nothing; None if it would raise an error."""
+        session = self._sessions.get(session_id)
+        return session if session is not None and session.epoch == epoch else None
 
     def resume(self, session_id: int, epoch: int, now_ms: int) -> FetchSession:
         """Return the session of an incremental request, with its epoch incremented.

@@ -352,6 +352,14 @@ class LimitedClient:
             request.left = left
         return True
 
+    def fetch_bytes_max(self, max_bytes: int) -> int:
+        """Return the limit of a fetch response: with more bytes it would always be throttled.
+
+        Kafka: ClientQuotaManager.getMaxValueInQuotaWindow.
+        """
+        fetch = self.fetch
+        return max_bytes if fetch is None or max_bytes <= fetch.left else int(min(max_bytes, fetch.value_max))
+
     def admits_fetch(self, size: int) -> bool:
         """Return whether a fetch response of about so many bytes is surely not throttled."""
         fetch, request = self.fetch, self.request
