@@ -181,9 +181,12 @@ class SimLoop(asyncio.BaseEventLoop):
         process.is_alive = False
         self._dead.append(process)
         ready: deque[asyncio.Handle] = self._ready  # type: ignore[attr-defined]  # of BaseEventLoop, unlisted
-        for handle in [waiting for waiting in ready if _owner(waiting) is process]:
-            ready.remove(handle)
-            self._frozen.append(handle)
+        for index, handle in enumerate(ready):
+            if _owner(handle) is process:
+                self._frozen.append(handle)
+                # asyncio runs as many handles as there were at the beginning of the iteration.
+                ready[index] = asyncio.Handle(bool, (), self)
+                ready[index].cancel()
         for timer in self._timers():
             if _owner(timer) is process:
                 timer.cancel()

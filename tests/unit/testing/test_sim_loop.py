@@ -203,6 +203,19 @@ def test_other_processes_continue_when_one_is_killed() -> None:
     assert simulate(main, seed=1) == 5
 
 
+def test_process_is_killed_by_a_callback_while_its_own_are_the_last_that_are_ready() -> None:
+    async def main(loop: SimLoop) -> None:
+        dying = SimProcess("a")
+        ran: list[str] = []
+        loop.call_soon(loop.freeze, dying)
+        with dying.running():
+            loop.call_soon(ran.append, "callback of the killed process")
+        await asyncio.sleep(1)
+        assert ran == []
+
+    simulate(main, seed=1)
+
+
 def test_without_a_network_nothing_connects() -> None:
     async def main(loop: SimLoop) -> None:
         with pytest.raises(OSError, match="SimNetwork"):
