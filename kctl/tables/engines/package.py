@@ -23,7 +23,8 @@ SHIPPED = (
     *("__init__.py", "errors.py", "limits.py", "model.py", "protocol", "records", "client", "security"),
     *("admin/__init__.py", "admin/records/__init__.py", "admin/records/conditions.py", "admin/records/where.py"),
     *("config/__init__.py", "config/addresses.py", "output/__init__.py", "output/quantities.py"),
-    *("system/__init__.py", "system/operating_system.py", "system/reference_cycles.py", "system/user_files.py"),
+    *("system/__init__.py", "system/operating_system.py", "system/reference_cycles.py", "system/tls_sockets.py"),
+    "system/user_files.py",
     *("tables/__init__.py", "tables/exec"),
 )
 """Paths inside the package: what the tasks import, without console, server and commands."""

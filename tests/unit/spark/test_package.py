@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import pickle
 import subprocess
 import sys
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -41,6 +43,29 @@ def test_tasks_run_from_the_zip_alone(tmp_path: Path) -> None:
     for path in (str(package), f"./{package.name}"):  # Spark has the latter
         command = [sys.executable, "-I", "-c", code, path, str(walk_is_compiled())]
         subprocess.run(command, check=True, timeout=60, cwd=tmp_path)
+
+
+def test_modules_of_the_zip_import_no_others_of_kctl(tmp_path: Path) -> None:
+    """Imports within functions too, of which tasks on this machine might run none."""
+    archive = zipfile.ZipFile(build_package(tmp_path))
+    sources = {name: archive.read(name) for name in archive.namelist() if name.startswith("kctl/")}
+    for name, source in sources.items():
+        for module in imported_modules(ast.parse(source)):
+            path = module.replace(".", "/")
+            assert {f"{path}.py", f"{path}/__init__.py"} & sources.keys(), f"{name} imports {module}"
+
+
+def imported_modules(tree: ast.Module) -> Iterator[str]:
+    """The modules of kctl that are imported, but for type checkers only."""
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            waiting += node.orelse
+            continue
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.partition(".")[0] == "kctl":
+            yield node.module
+        waiting += ast.iter_child_nodes(node)
 
 
 def test_tasks_run_without_the_package_that_the_compiled_walk_needs(tmp_path: Path) -> None:
