@@ -95,6 +95,7 @@ ARRIVALS = st.lists(st.tuples(st.integers(0, 2), st.lists(frames(), min_size=1, 
 """What arrives: the number of a connection, and the requests that it sends one after the other."""
 
 
+@pytest.mark.long
 @settings(max_examples=60, deadline=None)
 @given(arrivals=ARRIVALS, seed=st.integers(0, 1 << 16))
 def test_requests_are_answered_in_order_in_whichever_pieces_they_arrive(

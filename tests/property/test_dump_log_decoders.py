@@ -6,6 +6,8 @@ import io
 from pathlib import Path
 from random import Random
 
+import pytest
+
 from kctl.commands.compat.dump_log import ClassicDump, ClassicOptions
 from kctl.commands.compat.texts import internal_records as classic
 from kctl.commands.compat.texts.dump_log import control_text
@@ -75,6 +77,7 @@ def test_damaged_record_is_shown_by_every_decoder(decode: Decode) -> None:
         control_text(Record(1, 2, key, value), KAFKA_4)
 
 
+@pytest.mark.long
 @for_rows(
     "path",
     sorted(

@@ -31,6 +31,7 @@ def meaning(codec: Callable[..., tuple[object, int]], cls: type, blob: bytes, ve
     return encode_bytes(message, version), offset
 
 
+@pytest.mark.long
 @every_version
 @few
 @given(data=st.data())
@@ -42,6 +43,7 @@ def test_interpreted_and_compiled_codecs_agree_and_round_trip(cls: type, version
     assert decode_walk(cls, blob, version) == (message, len(blob))
 
 
+@pytest.mark.long
 @every_class
 @more
 @given(data=st.data())

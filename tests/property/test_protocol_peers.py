@@ -13,6 +13,7 @@ from typing import Any
 
 import kafka.protocol
 import kafka.protocol.old
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kafka.protocol.api_message import ApiMessage
@@ -115,6 +116,7 @@ def _their_value(value: Any, version: int) -> Any:
     return their_values(value, version) if hasattr(value, "_struct") else value
 
 
+@pytest.mark.long
 @for_rows("cls, version, theirs", CURRENT)
 @few
 @given(data=st.data())

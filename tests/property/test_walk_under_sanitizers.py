@@ -78,6 +78,7 @@ def test_compiled_modules_read_nothing_outside_of_their_buffers_and_refuse_the_s
     assert (int(found[1]), int(found[2]) >= COUNT // 3) == (COUNT, True)
 
 
+@pytest.mark.long
 def test_sanitizers_detect_what_the_walk_must_not_do(tmp_path: Path) -> None:
     """Otherwise the test above could not fail."""
     (tmp_path / "faulty.c").write_text(READS_TOO_FAR)

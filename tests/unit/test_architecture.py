@@ -128,6 +128,7 @@ def test_every_function_in_a_journey_exists(reference: str) -> None:
     assert any(re.search(rf"def {function}\b", path.read_text()) for path in candidates)
 
 
+@pytest.mark.long
 @for_rows("name", CLASSES)
 def test_every_class_in_the_architecture_exists(name: str) -> None:
     assert name in _class_names()

@@ -84,6 +84,7 @@ def test_broken_connection_is_not_taken_for_a_reader_that_has_left(
     assert capsys.readouterr().err == "kctl: Broken pipe\n"
 
 
+@pytest.mark.long
 def test_streams_that_were_closed_at_the_start() -> None:
     """Redirection -> status, and the message where stderr is open."""
     cannot = "kctl: cannot write to stdout: Bad file descriptor\n"

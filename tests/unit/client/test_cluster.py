@@ -199,6 +199,7 @@ def test_connections_are_shared(cluster: FakeCluster) -> None:
     call(cluster, work)
 
 
+@pytest.mark.long
 def test_advertised_address_that_cannot_be_reached_is_explained_and_can_be_replaced(cluster: FakeCluster) -> None:
     """On both transports; kctl.resolve leads to the broker, and names itself in the errors of a wrong address."""
     cluster.create("orders", leaders=[1])

@@ -74,6 +74,7 @@ def test_unknown_names_are_told_from_those_of_other_clients_and_of_kctl() -> Non
     assert not_obeyed(in_group, "copy", "--partitions hash") == ["session.timeout.ms"]
 
 
+@pytest.mark.long
 def test_commands_in_the_table_exist() -> None:
     exist = {noun if noun == verb else f"{noun} {verb}" for noun, verbs in all_commands().items() for verb in verbs}
     named = {name.partition(" --")[0] for declared in PROPERTIES.values() for name in declared.commands}

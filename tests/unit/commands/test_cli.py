@@ -262,6 +262,7 @@ def test_reader_that_leaves_early_is_no_error(cluster: FakeCluster) -> None:
     assert process.wait(PATIENCE_S) == 0
 
 
+@pytest.mark.long
 def test_closed_streams_are_no_traceback(cluster: FakeCluster) -> None:
     cluster.create("orders")
     for line, redirection, status in (
@@ -279,6 +280,7 @@ def test_closed_streams_are_no_traceback(cluster: FakeCluster) -> None:
         assert status == 0 or re.search("cannot (write to stdout|read the input): ", ran.stderr), ran
 
 
+@pytest.mark.long
 def test_interrupt_ends_consume_while_its_output_waits(kctl: Kctl, cluster: FakeCluster, tmp_path: Path) -> None:
     """The reader of a pipe, or the terminal, has stopped reading, and the rest of the output is discarded."""
     cluster.create("orders")

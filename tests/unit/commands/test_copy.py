@@ -339,6 +339,7 @@ def halfway(kctl: Kctl, cluster: FakeCluster) -> FakeCluster:
     return cluster
 
 
+@pytest.mark.long
 def test_progress_that_cannot_be_trusted_is_refused_with_the_choices(kctl: Kctl, halfway: FakeCluster) -> None:
     """What happened, the reason, and how many records each choice copies (None: it is refused too)."""
     tp = TopicPartition("orders", 0)

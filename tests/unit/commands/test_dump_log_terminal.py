@@ -48,6 +48,7 @@ def run_on_terminal(words: list[str], out: Path) -> bytes:
     return bytes(seen)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("words", [["--key", "none"], ["--compat", "kafka-4"]])
 def test_a_terminal_shows_progress_and_erases_it_at_the_end(large_log: Path, tmp_path: Path, words: list[str]) -> None:
     out = tmp_path / "out"

@@ -108,6 +108,7 @@ def test_command_without_rows_has_no_schema(kctl: Kctl) -> None:
     assert (ran.status, ran.out) == (2, "")
 
 
+@pytest.mark.long
 def test_help_page_is_found_by_the_name_of_a_command() -> None:
     for noun, verbs in all_commands().items():
         for verb, command in verbs.items():

@@ -46,6 +46,7 @@ def modules() -> list[Path]:
     ]
 
 
+@pytest.mark.long
 def test_no_message_has_a_plural_after_a_number_that_may_be_one() -> None:
     found = [
         f"{path.relative_to(ROOT)}:{line}: {text}"

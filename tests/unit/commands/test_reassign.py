@@ -332,6 +332,7 @@ def waiting_process(cluster: MovingCluster) -> subprocess.Popen[bytes]:
     return process
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_interrupted_wait_keeps_the_throttle_and_shows_how_to_remove_it(
     kctl: Kctl, cluster: MovingCluster, number: signal.Signals, status: int
@@ -349,6 +350,7 @@ def test_interrupted_wait_keeps_the_throttle_and_shows_how_to_remove_it(
     assert throttles(cluster) == {(BROKER, "1"): {RATES[0]: "777"}}
 
 
+@pytest.mark.long
 def test_cluster_that_is_lost_while_waiting_keeps_the_throttle(cluster: MovingCluster) -> None:
     with waiting_process(cluster) as process:
         for broker in range(len(cluster.ports)):
@@ -360,6 +362,7 @@ def test_cluster_that_is_lost_while_waiting_keeps_the_throttle(cluster: MovingCl
     assert "remove it with: kctl reassign verify\n" in output.decode()
 
 
+@pytest.mark.long
 def test_deadline_while_starting_keeps_the_throttle(kctl: Kctl, cluster: MovingCluster, tmp_path: Path) -> None:
     cluster.intercept(AlterPartitionReassignmentsRequest, lambda _: b"")
     server = cluster.bootstrap
@@ -398,6 +401,7 @@ def test_cancel_restores_the_order_of_the_replicas(kctl: Kctl, cluster: MovingCl
     assert (cluster.replicas[TP], cluster.moving) == ([0, 1], {})
 
 
+@pytest.mark.long
 def test_verify_restores_after_kill_9(kctl: Kctl, cluster: MovingCluster) -> None:
     with waiting_process(cluster) as process:
         process.kill()

@@ -101,6 +101,7 @@ def test_selections_that_cannot_be_read_are_refused(kctl: Kctl, words: str, stat
     assert message in ran.err, ran.err
 
 
+@pytest.mark.long
 def test_topic_that_is_created_later_is_read_from_its_start(kctl: Kctl, shop: FakeCluster) -> None:
     """While there is no topic to read, and while others are read."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from kctl.protocol.apis.fetch import FetchRequest
 from kctl.protocol.apis.list_offsets import ListOffsetsRequest
 from kctl.protocol.apis.metadata import MetadataRequest
@@ -19,6 +21,7 @@ def fill(cluster: FakeCluster) -> None:
         partition.append(build_batch([Record(0, 0, None, b"x")]))
 
 
+@pytest.mark.long
 def test_broker_that_does_not_return_offsets_is_waited_for_once(kctl: Kctl, cluster: FakeCluster) -> None:
     fill(cluster)
     cluster.intercept(ListOffsetsRequest, lambda _: b"")
@@ -28,6 +31,7 @@ def test_broker_that_does_not_return_offsets_is_waited_for_once(kctl: Kctl, clus
     assert len(cluster.requested(MetadataRequest)) == 1
 
 
+@pytest.mark.long
 def test_broker_that_does_not_return_records_is_waited_for_once(kctl: Kctl, cluster: FakeCluster) -> None:
     fill(cluster)
     cluster.intercept(FetchRequest, lambda _: b"")

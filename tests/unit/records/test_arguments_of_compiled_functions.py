@@ -37,6 +37,7 @@ def table() -> KeyTable:
     return KeyTable(bytes(SECRET_SIZE), bytes)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("call", [add, are_unknown, retain])
 def test_arguments_of_compiled_functions_are_freed(call: Callable[[], None]) -> None:
     call()

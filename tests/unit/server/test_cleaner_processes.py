@@ -90,6 +90,7 @@ def write_history(world: CleanerWorld, chance: random.Random) -> None:
     world.roll()
 
 
+@pytest.mark.long
 def test_a_process_writes_the_same_files_as_a_thread(tmp_path: Path, threads: ThreadPoolExecutor) -> None:
     async def compare() -> None:
         processes = CleanerProcesses(threads.submit)

@@ -58,6 +58,7 @@ def upsert(cluster: Cluster, folder: Path, table: TableOptions, **more: Any) -> 
     return run(cluster, folder, table=table, target_file_bytes=FILE_BYTES, **more)
 
 
+@pytest.mark.long
 @KINDS
 def test_each_batch_leads_to_the_state_of_the_topic(tmp_path: Path, table: TableOptions) -> None:
     topic = CompactedTopic(seed=1)
@@ -71,6 +72,7 @@ def test_each_batch_leads_to_the_state_of_the_topic(tmp_path: Path, table: Table
     assert not list(tmp_path.rglob(".*.tmp"))
 
 
+@pytest.mark.long
 @KINDS
 @pytest.mark.parametrize("has_schema", [True, False], ids=["schema", "no schema"])
 def test_changes_of_debezium_lead_to_the_rows_of_the_database(

@@ -156,6 +156,7 @@ def test_nothing_is_written_again_and_again_for_a_partition_that_alone_cannot_be
     assert exported_values(tmp_path) == healthy(cluster, (0, 0, 5))
 
 
+@pytest.mark.long
 def test_a_crash_at_any_step_of_a_partial_commit_is_recovered_from(tmp_path: Path) -> None:
     """Of the process, or of the machine."""
     folder = tmp_path / "lake"

@@ -172,6 +172,7 @@ def test_changes_beyond_the_memory_are_gathered_in_groups(batches: list[list[tup
         assert select(group.bucket, key_hashes(ids)).all()
 
 
+@pytest.mark.long
 @for_rows("seed", range(8))
 def test_files_have_the_rows_of_a_dict_in_whatever_groups_and_buckets(tmp_path: Path, seed: int) -> None:
     """Batches that do not fit into memory divide buckets, and files of other programs have rows of any key."""

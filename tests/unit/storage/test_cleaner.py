@@ -33,6 +33,7 @@ def test_the_last_record_of_each_key_stays_at_its_offset() -> None:
     assert world.manager.checkpoints.cleaner_offset(TP) == world.log.log_end_offset == 5
 
 
+@pytest.mark.long
 @for_rows("codec", list(Codec))
 @for_rows("seed", range(3))
 def test_a_compacted_log_has_the_last_value_of_each_key(codec: Codec, seed: int) -> None:

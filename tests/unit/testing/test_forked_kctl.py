@@ -44,6 +44,7 @@ def test_status_and_output_are_those_of_a_process(forked: ForkedKctl, line: str)
     assert (ours.returncode, ours.stdout, ours.stderr) == (process.returncode, process.stdout, process.stderr)
 
 
+@pytest.mark.long
 def test_each_command_has_its_own_environment(forked: ForkedKctl) -> None:
     for server in (NOT_THERE, "127.0.0.1:2"):
         environment = os.environ | {"KCTL_BOOTSTRAP_SERVER": server}
