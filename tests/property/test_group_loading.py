@@ -34,6 +34,7 @@ from kctl.server.coordination.consumer_groups import records as consumer_groups
 from kctl.server.coordination.groups.config import GroupConfig
 from kctl.server.coordination.groups.records import GroupPlayback
 from kctl.server.coordination.replay import PartitionReplay
+from kctl.server.coordination.share_groups import records as share_groups
 from tests.property.examples import examples
 
 GROUPS = ("g", "another-group", "gruppe-ä")
@@ -55,7 +56,9 @@ def test_every_record_is_loaded_independently() -> None:
                 reference.read(offset + position, record.key, record.value)
             offset += len(records)
         assert [(skip.offset, *skip.keys) for skip in replay.skipped] == reference.skipped
-        groups = {group.group_id: group for group in filter(None, playback.groups(GroupConfig()))}
+        loaded = list(filter(None, playback.groups(GroupConfig())))
+        groups = {group.group_id: group for group in loaded}
+        assert len(groups) == len(loaded), "each group once"
         found = {
             (group_id, tp): (value.offset, value.leader_epoch, value.metadata, value.commit_timestamp_ms)
             for group_id, group in groups.items()
@@ -85,16 +88,21 @@ class Reference:
                 case UnknownKey() as unknown if unknown.version < 0:
                     self.skipped.append((offset, key))
                 case UnknownKey():
-                    self._consumer_group(key or b"", value)
+                    self._newer_group(key or b"", value)
         except MalformedRequest:
             self.skipped.append((offset, key))
 
-    def _consumer_group(self, key: bytes, value: bytes | None) -> None:
-        """Damage can make the key one of a group of the consumer protocol, into which the group is converted."""
-        decoded = consumer_groups.decode_key(key)
-        if decoded is not None and value is not None:
-            consumer_groups.decode_value(decoded[1].type, value)
-            self.generations.pop(decoded[0], None)
+    def _newer_group(self, key: bytes, value: bytes | None) -> None:
+        """Damage can make the key one of a consumer or share group, into which the group is converted."""
+        consumer, share = consumer_groups.decode_key(key), share_groups.decode_key(key)
+        if value is None or (consumer is None and share is None):
+            return
+        if consumer is not None:
+            consumer_groups.decode_value(consumer[1].type, value)
+            self.generations.pop(consumer[0], None)
+        elif share is not None:
+            share_groups.decode_value(share[1].type, value)
+            self.generations.pop(share[0], None)
 
     def _commit(self, at: tuple[str, TopicPartition], value: bytes | None) -> None:
         if value is None:

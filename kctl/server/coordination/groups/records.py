@@ -368,10 +368,13 @@ class GroupPlayback:
             return False
         group_id, changed = decoded
         change = Change(changed, None if value is None else decode_value(changed.type, value))
-        group = self._consumer_groups.setdefault(group_id, ConsumerGroup())
-        group.apply(change)
         if value is not None:
             self._groups.pop(group_id, None)
+            self._share_groups.pop(group_id, None)
+        elif group_id not in self._consumer_groups:
+            return True  # There is nothing to remove, and the group may be one of another type.
+        group = self._consumer_groups.setdefault(group_id, ConsumerGroup())
+        group.apply(change)
         if change == (GROUP_KEY, None):
             del self._consumer_groups[group_id]
         return True
@@ -382,8 +385,13 @@ class GroupPlayback:
         if decoded is None:
             return False
         group_id, changed = decoded
-        group = self._share_groups.setdefault(group_id, ShareGroup())
         decoded_value = None if value is None else share_groups.decode_value(changed.type, value)
+        if value is not None:
+            self._groups.pop(group_id, None)
+            self._consumer_groups.pop(group_id, None)
+        elif group_id not in self._share_groups:
+            return True
+        group = self._share_groups.setdefault(group_id, ShareGroup())
         group.apply(ShareChange(changed, decoded_value))
         if (changed, value) == (SHARE_GROUP_KEY, None):
             del self._share_groups[group_id]
@@ -395,4 +403,5 @@ class GroupPlayback:
         else:
             # The group was converted, or this is the last record of a classic one.
             self._consumer_groups.pop(group_id, None)
+            self._share_groups.pop(group_id, None)
             self._groups[group_id] = group_snapshot(decode_group_metadata_value(value))
