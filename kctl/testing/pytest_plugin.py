@@ -19,6 +19,7 @@ import pytest
 if TYPE_CHECKING:
     from kctl.testing.brokers.broker_process import BrokerProcess
     from kctl.testing.brokers.kafka import KafkaCluster
+    from kctl.testing.brokers.warm_process import WarmProcess
 
     BrokerFactory = Callable[..., BrokerProcess]
 
@@ -27,6 +28,7 @@ _SCOPE = "kafka_broker_scope"
 _OPTION = "--kafka-broker-property"
 _TOPIC = "kafka_topic"
 _TOPIC_NAME_CHARACTERS_MAX = 200
+_WARM: pytest.StashKey[WarmProcess] = pytest.StashKey()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -68,7 +70,8 @@ def kafka_broker(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathF
     """
     from kctl.testing.brokers.broker_process import BrokerProcess  # noqa: PLC0415 - only who uses it pays for it
 
-    broker = BrokerProcess(tmp_path_factory.mktemp("kafka-broker"), _properties(pytestconfig))
+    warm = None if _scope("kafka_broker", pytestconfig) == "session" else _warm(pytestconfig)
+    broker = BrokerProcess(tmp_path_factory.mktemp("kafka-broker"), _properties(pytestconfig), warm=warm)
     broker.start()
     yield broker
     broker.stop()
@@ -138,7 +141,8 @@ def kafka_broker_factory(
         properties: Mapping[str, str] | None = None, *, port: int | None = None, secure: bool = False
     ) -> BrokerProcess:
         given = {**_properties(pytestconfig), **(properties or {})}
-        broker = BrokerProcess(tmp_path_factory.mktemp("kafka-broker"), given, port=port, secure=secure)
+        folder = tmp_path_factory.mktemp("kafka-broker")
+        broker = BrokerProcess(folder, given, port=port, secure=secure, warm=_warm(pytestconfig))
         brokers.append(broker)
         broker.start()
         return broker
@@ -146,6 +150,16 @@ def kafka_broker_factory(
     yield start
     for broker in brokers:
         broker.stop()
+
+
+def _warm(config: pytest.Config) -> WarmProcess:
+    """Return the process from which brokers of single tests are forked; it ends with pytest."""
+    from kctl.testing.brokers.warm_process import WarmProcess  # noqa: PLC0415
+
+    if _WARM not in config.stash:
+        config.stash[_WARM] = WarmProcess()
+        config.add_cleanup(config.stash[_WARM].close)
+    return config.stash[_WARM]
 
 
 def _properties(config: pytest.Config) -> dict[str, str]:

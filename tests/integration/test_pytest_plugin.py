@@ -275,6 +275,7 @@ CLUSTER = """
 import asyncio
 import pytest
 from kctl.admin import AdminClient, AdminConfig, NewTopic
+from kctl.system.operating_system import is_process_alive
 from kctl.testing import BrokerFailed, KafkaBroker, KafkaCluster
 
 
@@ -317,7 +318,39 @@ def test_brokers_are_context_managers():
     asyncio.run(main())
 
 
+def test_a_pool_has_brokers_that_serve():
+    folders, ports, processes = set(), set(), set()
+
+    def use(broker):
+        write(broker, "a", b"1")
+        assert read(broker, "a") == [b"1"]
+        folders.add(broker.data_dir)
+        ports.add(broker.port)
+        processes.add(broker.pid)
+
+    with KafkaBroker.pool(2, {"num.partitions": "1"}) as pool:
+        for _ in range(4):
+            with pool.broker() as broker:
+                use(broker)
+        with pool.broker() as one, pool.broker() as other:
+            use(one)
+            use(other)
+            one.kill()
+            one.start()
+            assert read(one, "a") == [b"1"]
+        left = pool.broker()
+    assert len(folders) == len(processes) == 6
+    assert not left.is_running
+    assert not any(folder.exists() for folder in {*folders, left.data_dir})
+    assert not any(is_process_alive(process) for process in processes)
+    with pytest.raises(ValueError, match="the size of a pool must be 1 to 100, not 0"):
+        KafkaBroker.pool(0)
+
+
 def test_what_cannot_start_leaves_nothing_behind():
+    with KafkaBroker.pool(1, {"num.partitions": "x"}) as pool:
+        with pytest.raises(BrokerFailed, match="num.partitions=x: is not a whole number"):
+            pool.broker()
     broker = KafkaBroker({"num.partitions": "x"})
     with pytest.raises(BrokerFailed, match="num.partitions=x: is not a whole number"):
         with broker:

@@ -13,7 +13,7 @@ import socket
 import subprocess
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -21,12 +21,15 @@ from typing import Any
 from kctl.config.properties import parse_properties
 from kctl.security.jaas import parse_jaas
 from kctl.system.operating_system import module_command
+from kctl.testing.brokers.warm_process import ForkedProcess, WarmProcess
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
 _POLL_S = 0.01
 _TAIL_LINES = 30
 _WARNING = "kctl: warning: "
+
+Started = subprocess.Popen[bytes] | ForkedProcess
 
 TEST_PROPERTIES: Mapping[str, str] = {
     "offsets.topic.num.partitions": "5",
@@ -52,11 +55,12 @@ class BrokerProcess:
         *,
         port: int | None = None,
         secure: bool = False,
+        warm: WarmProcess | None = None,
     ) -> None:
         """`properties` are Kafka properties by name; port 0, the default, selects a free port, also in `listeners`.
 
-        With `secure` the listener has TLS and SCRAM, with the user `admin`; `listeners` can add others.  Raises
-        ValueError for a `port` beside `listeners`.
+        With `secure` the listener has TLS and SCRAM, with the user `admin`; `listeners` can add others.  The process
+        is forked from `warm`, if that is given.  Raises ValueError for a `port` beside `listeners`.
         """
         self.data_dir = data_dir
         self.properties = {**TEST_PROPERTIES, **(properties or {})}
@@ -67,7 +71,8 @@ class BrokerProcess:
         self.listeners: dict[str, str] = {}
         """host:port by the name of the listener, as they are advertised."""
         self.secure = secure
-        self._process: subprocess.Popen[bytes] | None = None
+        self._warm = warm
+        self._process: Started | None = None
 
     @property
     def bootstrap_servers(self) -> str:
@@ -141,19 +146,15 @@ class BrokerProcess:
         """Start the broker and return when it serves.  Raises BrokerFailed."""
         assert not self.is_running, "the broker is already running"
         self.data_dir.mkdir(parents=True, exist_ok=True)
-        command = [*module_command("kctl"), "broker", "start"]
-        command += ["--data-dir", str(self.data_dir), "--stop-with", str(os.getpid())]
+        words = ["broker", "start", "--data-dir", str(self.data_dir), "--stop-with", str(os.getpid())]
         if "listeners" not in self.properties:
-            command += ["--port", str(self.port)]
+            words += ["--port", str(self.port)]
         if self.secure:
-            command.append("--secure")
+            words.append("--secure")
         for name, value in self.properties.items():
-            command += ["-o", f"{name}={value}"]
+            words += ["-o", f"{name}={value}"]
         before = len(self.output)
-        with self._output_path.open("ab") as output:
-            self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
-            )
+        self._process = _run(words, self._output_path, self._warm)
         try:
             self._take(self._wait_until_announced(self._process, timeout_s))
         except BaseException:
@@ -215,7 +216,7 @@ class BrokerProcess:
         address = self.listeners.get(name.upper(), "")
         return f"{bound}:{address.rpartition(':')[2]}" if port.strip() == "0" and address else listener
 
-    def _wait_until_announced(self, process: subprocess.Popen[bytes], timeout_s: float) -> dict[str, Any]:
+    def _wait_until_announced(self, process: Started, timeout_s: float) -> dict[str, Any]:
         def is_announced() -> bool:
             if process.poll() is not None:
                 raise BrokerFailed(f"the broker ended with status {process.returncode}:\n{self._tail()}")
@@ -246,11 +247,13 @@ class BrokerProcess:
 class ZooKeeperProcess:
     """A single-node ZooKeeper service in a separate process, for the brokers of a test."""
 
-    def __init__(self, data_dir: Path) -> None:
+    def __init__(self, data_dir: Path, *, warm: WarmProcess | None = None) -> None:
+        """Take no port yet; the process is forked from `warm`, if that is given."""
         self.data_dir = data_dir
         self.port = 0
         """A free port is chosen at the first start, and stays."""
-        self._process: subprocess.Popen[bytes] | None = None
+        self._warm = warm
+        self._process: Started | None = None
 
     @property
     def address(self) -> str:
@@ -268,12 +271,9 @@ class ZooKeeperProcess:
         if not self.port:
             with socket.create_server(("127.0.0.1", 0)) as listener:
                 self.port = listener.getsockname()[1]
-        command = [*module_command("kctl"), "broker", "zookeeper-start", "--port", str(self.port)]
-        command += ["--data-dir", str(self.data_dir), "--stop-with", str(os.getpid())]
-        with self._output_path.open("ab") as output:
-            process = self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
-            )
+        words = ["broker", "zookeeper-start", "--port", str(self.port)]
+        words += ["--data-dir", str(self.data_dir), "--stop-with", str(os.getpid())]
+        process = self._process = _run(words, self._output_path, self._warm)
 
         def is_serving() -> bool:
             if process.poll() is not None:
@@ -307,6 +307,20 @@ class ZooKeeperProcess:
 
     def _tail(self) -> str:
         return _tail(self._output_path.read_text(errors="replace"))
+
+
+def _run(words: Sequence[str], output: Path, warm: WarmProcess | None) -> Started:
+    """Start `kctl WORDS`, with its output appended to a file."""
+    if warm is not None:
+        return warm.start(words, output)
+    with output.open("ab") as stream:
+        return subprocess.Popen(
+            [*module_command("kctl"), *words],
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
 
 
 def wait_until(claim: Callable[[], bool], timeout_s: float) -> bool:

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
+from collections import deque
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
@@ -22,8 +23,10 @@ from typing import Self
 from kctl.admin import AdminClient, AdminConfig
 from kctl.model import TopicPartition
 from kctl.testing.brokers.broker_process import START_TIMEOUT_S, BrokerProcess, ZooKeeperProcess, wait_until
+from kctl.testing.brokers.warm_process import WarmProcess
 
 BROKERS_MAX = 100
+STARTS_AT_ONCE_MAX = 4
 
 
 class _Block:
@@ -67,13 +70,19 @@ class KafkaBroker(_Block, BrokerProcess):
         data_dir: Path | str | None = None,
         port: int | None = None,
         secure: bool = False,
+        warm: WarmProcess | None = None,
     ) -> None:
         """`properties` are Kafka's, by name.  Without `data_dir` a temporary folder is used and removed at the end.
 
-        Raises ValueError for a `port` beside `listeners`.
+        The process is forked from `warm`, if that is given.  Raises ValueError for a `port` beside `listeners`.
         """
         self._temporary = tempfile.TemporaryDirectory(prefix="kctl-broker-") if data_dir is None else None
-        super().__init__(_folder(data_dir, self._temporary), properties, port=port, secure=secure)
+        super().__init__(_folder(data_dir, self._temporary), properties, port=port, secure=secure, warm=warm)
+
+    @staticmethod
+    def pool(size: int = 1, properties: Mapping[str, str] | None = None, *, secure: bool = False) -> BrokerPool:
+        """Return a context manager that keeps `size` started brokers with these properties: see BrokerPool."""
+        return BrokerPool(size, properties, secure=secure)
 
     def start(self, *, timeout_s: float = START_TIMEOUT_S) -> None:
         """Start the broker and return when it serves.  Raises BrokerFailed."""
@@ -86,6 +95,72 @@ class KafkaBroker(_Block, BrokerProcess):
         finally:
             if self._temporary is not None:
                 self._temporary.cleanup()
+
+
+class BrokerPool(_Block):
+    """Keeps brokers that have started already, so that a test does not wait for one.
+
+        with KafkaBroker.pool(2) as pool:
+            with pool.broker() as broker:
+                producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+
+    Each broker is new and empty, is used once, and is replaced in the background when it is taken.
+    """
+
+    def __init__(self, size: int = 1, properties: Mapping[str, str] | None = None, *, secure: bool = False) -> None:
+        """`properties` are Kafka's, by name, for all brokers.  Raises ValueError for a size out of range."""
+        if not 1 <= size <= BROKERS_MAX:
+            raise ValueError(f"the size of a pool must be 1 to {BROKERS_MAX}, not {size}")
+        self.size = size
+        self.properties = dict(properties or {})
+        self.secure = secure
+        self._warm = WarmProcess()
+        self._starters = ThreadPoolExecutor(STARTS_AT_ONCE_MAX)
+        self._waiting: deque[Future[KafkaBroker]] = deque()
+        self._open: set[KafkaBroker] = set()
+
+    def start(self) -> None:
+        """Start the first brokers, in the background."""
+        for _ in range(self.size):
+            self._waiting.append(self._starters.submit(self._start_one))
+
+    def broker(self) -> KafkaBroker:
+        """Return a broker that serves; `with` stops it and removes its folder.  Raises BrokerFailed."""
+        self._waiting.append(self._starters.submit(self._start_one))
+        return self._waiting.popleft().result()
+
+    def close(self) -> None:
+        """Stop all brokers, also those in use, and remove their folders."""
+        self._starters.shutdown(cancel_futures=True)
+        for broker in list(self._open):
+            broker.kill()
+            broker.close()
+        self._warm.close()
+
+    def _start_one(self) -> KafkaBroker:
+        broker = _PooledBroker(self, self._warm)
+        self._open.add(broker)
+        broker.start()
+        return broker
+
+    def forget(self, broker: KafkaBroker) -> None:
+        """Take note that a broker of the pool has been closed."""
+        self._open.discard(broker)
+
+
+class _PooledBroker(KafkaBroker):
+    """A broker of a pool, which has started when it is given to a test."""
+
+    def __init__(self, pool: BrokerPool, warm: WarmProcess) -> None:
+        super().__init__(pool.properties, secure=pool.secure, warm=warm)
+        self._on_close = pool.forget
+
+    def __enter__(self) -> Self:
+        return self
+
+    def close(self) -> None:
+        super().close()
+        self._on_close(self)
 
 
 class KafkaCluster(_Block):
@@ -112,12 +187,13 @@ class KafkaCluster(_Block):
                 raise ValueError(f"{name} is set by the cluster for each broker")
         self._temporary = tempfile.TemporaryDirectory(prefix="kctl-cluster-") if data_dir is None else None
         folder = _folder(data_dir, self._temporary)
-        self.zookeeper = ZooKeeperProcess(folder / "zookeeper")
+        self._warm = WarmProcess()
+        self.zookeeper = ZooKeeperProcess(folder / "zookeeper", warm=self._warm)
         from kctl.server.process.dev_cluster import defaults_for  # noqa: PLC0415 - clusters only
 
         shared = {**defaults_for(brokers), "group.initial.rebalance.delay.ms": "0", **(properties or {})}
         self.brokers = tuple(
-            BrokerProcess(folder / f"broker-{number}", {**shared, "broker.id": str(number)})
+            BrokerProcess(folder / f"broker-{number}", {**shared, "broker.id": str(number)}, warm=self._warm)
             for number in range(brokers)
         )
 
@@ -154,6 +230,7 @@ class KafkaCluster(_Block):
         try:
             self.stop()
         finally:
+            self._warm.close()
             if self._temporary is not None:
                 self._temporary.cleanup()
 
