@@ -36,11 +36,13 @@ def main() -> None:
     report("group_rebalance", figures, runs=chosen.runs, members=chosen.members, partitions=chosen.partitions)
 
 
-async def measure(broker: Subject, members: int, partitions: int, runs: int) -> list[tuple[float, float]]:
+async def measure(
+    broker: Subject, members: int, partitions: int, runs: int, *, topic: str = TOPIC
+) -> list[tuple[float, float]]:
     """Seconds, and seconds of the broker's processor, of each rebalance after the first."""
     connections = await asyncio.gather(*(connect(broker.bootstrap) for _ in range(members)))
-    await create_topic(connections[0], TOPIC, partitions)
-    group = [Member(connection, "large", TOPIC) for connection in connections]
+    await create_topic(connections[0], topic, partitions)
+    group = [Member(connection, f"readers of {topic}", topic) for connection in connections]
     await asyncio.gather(*(member.join_and_sync(partitions) for member in group))
     await settle(group, partitions)
     measured = []

@@ -19,7 +19,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.beside.rows import REPLICATED_IN_FLIGHT, topic
+from benchmarks.beside.measuring import topic
+from benchmarks.beside.rows import REPLICATED_IN_FLIGHT
 from benchmarks.beside.sides import KCTL, PROPERTIES, REPLICATED, Side
 from benchmarks.harness import counted_calls, small_requests
 from benchmarks.harness.broker import kctl_broker

@@ -18,7 +18,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.beside.rows import FULL, ROWS, Row, Scale
+from benchmarks.beside.measuring import FULL, Row, Scale
+from benchmarks.beside.rows import ROWS
 from benchmarks.beside.sides import KCTL, PROPERTIES, Side
 from benchmarks.harness import counted_calls
 from benchmarks.harness.broker import kctl_broker

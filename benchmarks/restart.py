@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterable
@@ -114,7 +115,7 @@ async def create(subject: Subject, names: list[str], partitions: int, samples: S
             if at % tenth < TOPICS_PER_REQUEST and at:
                 took_s = (time.perf_counter() - began) / tenth * 1000
                 cpu_s = (subject.cpu_s() - used_s) / tenth * 1000
-                print(f"created {at}: {took_s:.2f} s, {cpu_s:.2f} CPU s per 1,000", flush=True)
+                print(f"created {at}: {took_s:.2f} s, {cpu_s:.2f} CPU s per 1,000", file=sys.stderr, flush=True)
                 began, used_s = time.perf_counter(), subject.cpu_s()
             topics = [NewTopic(name, partitions, 1) for name in names[at : at + TOPICS_PER_REQUEST]]
             for created in await create_topics(client, topics):

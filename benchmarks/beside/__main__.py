@@ -2,10 +2,10 @@
 
     ./dev bench --beside apache [--apache 3.9.1 --apache 4.3.1] [--rows produce-1k,latency-idle] [--quick]
 
-Every row is measured with each side in turn, in changing order, so that other load on the machine affects all.  The
-first turn of each row warms up caches and compilers and does not count.  The table has medians and ranges, and shows
-where the client used a whole processor, so that the broker was not the limit.  Rows about three brokers need versions
-with ZooKeeper.
+Every row is measured with each side in turn, in changing order, so that other load on the machine affects all.  Turns
+before them warm up caches and compilers, until a JVM compiles next to nothing, and do not count.  The table has medians
+and ranges, and shows where the client used a whole processor, so that the broker was not the limit.  Rows about three
+brokers need versions with ZooKeeper.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from benchmarks.beside.rows import FULL, QUICK, ROWS, Row, Scale
-from benchmarks.beside.sides import KCTL, Side, has_zookeeper, one_broker, three_brokers
+from benchmarks.beside.measuring import FULL, QUICK, Row, Scale, Values
+from benchmarks.beside.rows import ROWS
+from benchmarks.beside.sides import GROWING_HEAP, KCTL, Side, has_zookeeper, one_broker, three_brokers
 from benchmarks.beside.table import Sample, document, lines_of, markdown
 from benchmarks.harness import librdkafka
 from benchmarks.harness.report import commit, machine
@@ -29,6 +30,8 @@ from benchmarks.harness.subject import pin
 from tests.peers import apache_kafka
 
 LETTERS = string.ascii_lowercase
+WARM_UPS_MAX = 8
+COMPILATION_SHARE_MAX = 0.05
 
 
 def main() -> None:
@@ -40,6 +43,7 @@ def main() -> None:
     options.add_argument("--rows", metavar="ROW,...", help=f"of {', '.join(row.key for row in ROWS)}; default: all")
     options.add_argument("--quick", action="store_true", help="a tenth of the load and one turn that counts")
     options.add_argument("--runs", type=int, help="turns that count; default: 3, with --quick 1")
+    options.add_argument("--growing-heap", action="store_true", help="each version also without -Xms")
     options.add_argument("--no-pin", action="store_true", help="do not give brokers and client a processor each")
     options.add_argument(
         "--output", type=Path, default=Path("build/beside"), help="PREFIX.md and PREFIX.json; default: build/beside"
@@ -48,7 +52,10 @@ def main() -> None:
     if reason := apache_kafka.why_not():
         raise SystemExit(reason)
     rows = _selected(given.rows)
-    sides = [KCTL, *(f"Apache {version}" for version in given.apache or [apache_kafka.LAST_WITH_ZOOKEEPER])]
+    others = [f"Apache {version}" for version in given.apache or [apache_kafka.LAST_WITH_ZOOKEEPER]]
+    if given.growing_heap:
+        others += [other + GROWING_HEAP for other in others]
+    sides = [KCTL, *others]
     runs = given.runs or (1 if given.quick else 3)
     load = os.getloadavg()[0]
     samples = measure(rows, sides, QUICK if given.quick else FULL, runs=runs, is_pinned=not given.no_pin)
@@ -96,19 +103,30 @@ def measure(rows: Sequence[Row], sides: Sequence[str], scale: Scale, *, runs: in
 def _in_turns(rows: Sequence[Row], sides: Sequence[Side], scale: Scale, runs: int) -> Iterator[Sample]:
     names = _names()
     for row in rows:
-        for run in range(runs + 1):
-            for side in sides if run % 2 else reversed(sides):
+        for side in reversed(sides):
+            _warm_up(row, side, scale, names)
+        for run in range(runs):
+            for side in reversed(sides) if run % 2 else sides:
                 values, share = row.measure(side, scale, next(names))
-                shown = ", ".join(f"{value:,.4g} {unit}" for unit, value in values.items())
-                warm_up = "" if run else " (warming up)"
-                print(
-                    f"{row.name}, {side.name}{warm_up}: {shown}, client {share:.0%} of a processor",
-                    file=sys.stderr,
-                    flush=True,
-                )
-                if run:
-                    for unit, value in values.items():
-                        yield Sample(row.name, unit, side.name, value, share)
+                _show(row, side, values, share)
+                for unit, value in values.items():
+                    yield Sample(row.name, unit, side.name, value, share)
+
+
+def _warm_up(row: Row, side: Side, scale: Scale, names: Iterator[str]) -> None:
+    """Until compilation takes next to nothing of the processor time of the brokers: a JVM compiles for minutes."""
+    for _ in range(WARM_UPS_MAX):
+        used_s, compiled_s = side.cpu_s(), side.compiler_cpu_s()
+        values, share = row.measure(side, scale, next(names))
+        used_s, compiled_s = side.cpu_s() - used_s, side.compiler_cpu_s() - compiled_s
+        _show(row, side, values, share, note=f" (warming up, {compiled_s:.1f} of {used_s:.1f} CPU s compiles)")
+        if compiled_s <= used_s * COMPILATION_SHARE_MAX:
+            return
+
+
+def _show(row: Row, side: Side, values: Values, share: float, *, note: str = "") -> None:
+    shown = ", ".join(f"{value:,.4g} {unit}" for unit, value in values.items())
+    print(f"{row.name}, {side.name}{note}: {shown}, client {share:.0%} of a processor", file=sys.stderr, flush=True)
 
 
 def _names() -> Iterator[str]:

@@ -5,28 +5,23 @@ Each row runs once per side and turn, in topics of its own.
 
 from __future__ import annotations
 
-import contextlib
 import os
-import resource
 import signal
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
-
-from confluent_kafka.admin import AdminClient, NewTopic
 
 from benchmarks import cleaner_latency, produce_latency
+from benchmarks.beside import large
+from benchmarks.beside.measuring import TIMEOUT_S, Measured, Row, Scale, per_gigabyte, per_request, topic
 from benchmarks.beside.sides import Side, one_broker
 from benchmarks.harness import librdkafka, small_requests
 from benchmarks.harness.subject import unpinned
 from tests.peers.probe import wait_until
 
-TIMEOUT_S = 300
 COMPACTED_PARTITIONS = 2
 READERS = 10
 POLLING_CONSUMERS = 1_000
@@ -37,102 +32,11 @@ JAVA_IN_FLIGHT = 5
 """max.in.flight.requests.per.connection of the Java producer, which is idempotent with acks=all by default."""
 
 
-@dataclass(frozen=True, slots=True)
-class Scale:
-    """How much each row does."""
-
-    megabytes: int
-    """Written or read by a row about throughput."""
-    requests: int
-    """Number of requests, in rows about single requests."""
-    latency_s: float
-    """Length of rows about latency, at 1,000 messages a second."""
-    compacted_megabytes: int
-
-
-FULL = Scale(megabytes=1_000, requests=100_000, latency_s=10, compacted_megabytes=256)
-QUICK = Scale(megabytes=100, requests=10_000, latency_s=2, compacted_megabytes=24)
-
-Values = dict[str, float]
-"""The value in each unit."""
-
-
-class Measured(NamedTuple):
-    """What a row has measured."""
-
-    values: Values
-    client_share: float = 0.0
-    """Processor time of the client while it worked by the time that passed; 0 where throughput is not measured."""
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A row of the table; its key selects it on the command line."""
-
-    key: str
-    name: str
-    measure: Callable[[Side, Scale, str], Measured]
-    """Gets the side, the scale, and four letters that no other measurement of the side has."""
-    is_replicated: bool = False
-    """Whether it needs three brokers."""
-
-
-def client_cpu_s() -> float:
-    """Processor time of this process and of the programs that it has run."""
-    used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return sum(usage.ru_utime + usage.ru_stime for usage in used)
-
-
-@contextlib.contextmanager
-def topic(
-    side: Side, name: str, *, replicas: tuple[int, ...] = (0,), partitions: int = 1, **config: str
-) -> Iterator[str]:
-    """A topic whose partitions are led by the first of the replicas; it is deleted again."""
-    admin = AdminClient({"bootstrap.servers": side.bootstrap, "log_level": 3})
-    ids = sorted(admin.list_topics(timeout=TIMEOUT_S).brokers)
-    assignment = [[ids[replica] for replica in replicas]] * partitions
-    properties = {key.replace("_", "."): value for key, value in config.items()}
-    created = admin.create_topics([NewTopic(name, partitions, replica_assignment=assignment, config=properties)])
-    created[name].result(TIMEOUT_S)
-    wait_until(lambda: _is_led(admin, name), what=f"a leader of {name}", timeout_s=TIMEOUT_S)
-    yield name
-    admin.delete_topics([name])[name].result(TIMEOUT_S)
-
-
-def _is_led(admin: AdminClient, name: str) -> bool:
-    partitions = admin.list_topics(name, timeout=TIMEOUT_S).topics[name].partitions
-    return bool(partitions) and all(partition.leader >= 0 for partition in partitions.values())
-
-
-class Work(NamedTuple):
-    """What some work took, in seconds."""
-
-    took_s: float
-    client_share: float
-    broker_cpu_s: float
-
-
-def _timed(side: Side, work: Callable[[], float]) -> Work:
-    """Runs work that returns the seconds it took; starting and stopping the client do not count as such."""
-    before_s, client_before_s, started = side.cpu_s(), client_cpu_s(), time.perf_counter()
-    took_s = work()
-    client_s = client_cpu_s() - client_before_s
-    return Work(took_s, client_s / (time.perf_counter() - started), side.cpu_s() - before_s)
-
-
-def _per_gigabyte(side: Side, megabytes: float, work: Callable[[], float], *, message_bytes: int = 1024) -> Measured:
-    """Megabytes a second, of small messages millions of them, and the processor time of the brokers."""
-    done = _timed(side, work)
-    speed = megabytes / done.took_s
-    throughput = {"MB/s": speed} if message_bytes >= 1_000 else {"million messages/s": speed / message_bytes}
-    return Measured({**throughput, "CPU s/GB": done.broker_cpu_s / megabytes * 1000}, done.client_share)
-
-
 def _produce(size: int) -> Callable[[Side, Scale, str], Measured]:
     def measure(side: Side, scale: Scale, name: str) -> Measured:
         count = scale.megabytes * 1_000_000 // size
         with topic(side, name):
-            return _per_gigabyte(
+            return per_gigabyte(
                 side,
                 scale.megabytes,
                 lambda: librdkafka.produce(side.bootstrap, name, count=count, size=size),
@@ -147,7 +51,7 @@ def _consume(size: int) -> Callable[[Side, Scale, str], Measured]:
         count = scale.megabytes * 1_000_000 // size
         with topic(side, name):
             librdkafka.produce(side.bootstrap, name, count=count, size=size)
-            return _per_gigabyte(
+            return per_gigabyte(
                 side,
                 scale.megabytes,
                 lambda: librdkafka.consume(side.bootstrap, name, count=count),
@@ -169,13 +73,13 @@ def _ten_readers(side: Side, scale: Scale, name: str) -> Measured:
 
     with topic(side, name):
         librdkafka.produce(side.bootstrap, name, count=count, size=1024)
-        return _per_gigabyte(side, megabytes * READERS, read)
+        return per_gigabyte(side, megabytes * READERS, read)
 
 
 def _recompressed(side: Side, scale: Scale, name: str) -> Measured:
     count = scale.megabytes * 1_000_000 // 1024
     with topic(side, name, compression_type="zstd"):
-        return _per_gigabyte(
+        return per_gigabyte(
             side,
             scale.megabytes,
             lambda: librdkafka.produce(
@@ -193,7 +97,7 @@ def _single_requests(
         count = scale.requests // partitions if partitions > 1 else scale.requests
         with topic(side, name, replicas=replicas, partitions=partitions):
             frame = small_requests.produce_frame(name, acks=acks, partitions=partitions)
-            return _per_request(
+            return per_request(
                 side,
                 count,
                 lambda: small_requests.send(
@@ -208,7 +112,7 @@ def _idempotent_requests(side: Side, scale: Scale, name: str) -> Measured:
     """With one message each, of a producer with the defaults of the Java client."""
     frames = small_requests.idempotent_frames(name, scale.requests)
     with topic(side, name):
-        return _per_request(
+        return per_request(
             side,
             scale.requests,
             lambda: small_requests.send(
@@ -223,7 +127,7 @@ def _small_fetches(side: Side, scale: Scale, name: str) -> Measured:
         produced = small_requests.produce_frame(name, acks=1)
         small_requests.send(side.bootstrap, produced, count=1, connections=1, in_flight=1)
         frame = small_requests.fetch_frame(name)
-        return _per_request(
+        return per_request(
             side,
             scale.requests,
             lambda: small_requests.send(
@@ -237,16 +141,10 @@ def _small_fetches(side: Side, scale: Scale, name: str) -> Measured:
         )
 
 
-def _per_request(side: Side, count: int, send: Callable[[], float]) -> Measured:
-    done = _timed(side, send)
-    values = {"CPU us": done.broker_cpu_s / count * 1e6, "requests/s": count / done.took_s}
-    return Measured(values, done.client_share)
-
-
 def _replicated(side: Side, scale: Scale, name: str) -> Measured:
     count = scale.megabytes * 1_000_000 // 1024
     with topic(side, name, replicas=(0, 1, 2)):
-        return _per_gigabyte(
+        return per_gigabyte(
             side,
             scale.megabytes,
             lambda: librdkafka.produce(side.bootstrap, name, count=count, size=1024, acks=-1),
@@ -307,7 +205,7 @@ def _compaction(codec: str) -> Callable[[Side, Scale, str], Measured]:
             )
             return time.perf_counter() - started
 
-        measured = _per_gigabyte(side, scale.compacted_megabytes, clean)
+        measured = per_gigabyte(side, scale.compacted_megabytes, clean)
         librdkafka.delete_topic(side.bootstrap, name)
         return measured
 
@@ -388,6 +286,10 @@ ROWS = (
         _idempotent_requests,
     ),
     Row("small-fetch", f"Fetch of one message, {SINGLE_CONNECTIONS} connections", _small_fetches),
+    Row("connections-1000", "one message per request, 1,000 connections, one in flight", large.connections(1_000)),
+    Row("connections-10000", "one message per request, 10,000 connections, one in flight", large.connections(10_000)),
+    Row("group-500", "a rebalance of 500 members over 1,000 partitions", large.rebalance),
+    Row("restart-10000", "10,000 partitions: a clean restart until an append", large.restart),
     Row("recompressed", "lz4 recompressed to zstd", _recompressed),
     Row("readers", f"{READERS} readers of one topic", _ten_readers),
     Row("compaction", "compaction of 100 B records", _compaction("none")),

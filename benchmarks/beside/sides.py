@@ -16,6 +16,7 @@ from tests.peers import apache_kafka, apache_zookeeper
 from tests.peers.embedded_zookeeper import embedded_zookeeper
 
 KCTL = "kctl"
+GROWING_HEAP = " without -Xms"
 PROPERTIES = {"log.cleaner.backoff.ms": "100", "auto.create.topics.enable": "false"}
 REPLICATED = {"offsets.topic.replication.factor": "3", "auto.leader.rebalance.enable": "false"}
 
@@ -40,10 +41,19 @@ class Side:
         """Processor time of all brokers."""
         return sum(broker.cpu_s() for broker in self.brokers)
 
+    def compiler_cpu_s(self) -> float:
+        """Processor time of all brokers for the compilation of code while they run."""
+        return sum(broker.compiler_cpu_s() for broker in self.brokers)
+
 
 def version_of(side: str) -> str:
     """The version of Apache Kafka in the name of a side."""
-    return side.removeprefix("Apache ")
+    return side.removeprefix("Apache ").removesuffix(GROWING_HEAP)
+
+
+def jvm_flags(side: str) -> list[str]:
+    """Those of Kafka's start script; a side whose name says so has no -Xms, so that its heap grows as it needs."""
+    return [flag for flag in JVM_FLAGS if not (side.endswith(GROWING_HEAP) and flag.startswith("-Xms"))]
 
 
 @contextlib.contextmanager
@@ -60,7 +70,7 @@ def one_broker(name: str, folder: Path) -> Iterator[Side]:
         started = time.perf_counter()
         bootstrap, process = stack.enter_context(
             apache_kafka.apache_kafka_process(
-                version_of(name), folder / "data", zookeeper=zookeeper, properties=PROPERTIES, jvm_flags=JVM_FLAGS
+                version_of(name), folder / "data", zookeeper=zookeeper, properties=PROPERTIES, jvm_flags=jvm_flags(name)
             )
         )
         taken_s = time.perf_counter() - started
@@ -90,7 +100,7 @@ def three_brokers(name: str, folder: Path) -> Iterator[Side]:
                 entered.append(ours)
                 return Subject(handle.bootstrap, handle.pid)
             theirs = apache_kafka.apache_kafka_process(
-                version_of(name), data, zookeeper=zookeeper, properties=properties, jvm_flags=JVM_FLAGS
+                version_of(name), data, zookeeper=zookeeper, properties=properties, jvm_flags=jvm_flags(name)
             )
             bootstrap, process = theirs.__enter__()
             entered.append(theirs)

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-LOWER_IS_BETTER = frozenset({"CPU s/GB", "CPU us", "p50 ms", "p99 ms", "MB of memory", "s"})
+LOWER_IS_BETTER = frozenset({"CPU s/GB", "CPU us", "p50 ms", "p99 ms", "MB of memory", "s", "CPU s", "idle CPU ms/s"})
 CLIENT_IS_THE_LIMIT = 0.9
 """Share of a processor that the client uses, from which on it limits throughput."""
 

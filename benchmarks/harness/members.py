@@ -37,7 +37,7 @@ async def create_topic(connection: Connection, topic: str, partitions: int) -> N
     requested = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=1, assignments=[], configs=[])
     await connection.send(CreateTopicsRequest(topics=[requested], timeout_ms=60_000), CreateTopicsResponse)
     for _ in range(COORDINATOR_ATTEMPTS):
-        if not (await connection.send(FindCoordinatorRequest(key="g"), FindCoordinatorResponse)).error_code:
+        if not (await connection.send(FindCoordinatorRequest(key="g"), FindCoordinatorResponse, version=3)).error_code:
             return
         await asyncio.sleep(COORDINATOR_RETRY_S)
     raise SystemExit("there is no group coordinator")

@@ -35,6 +35,15 @@ class Subject:
         """Resident memory now, in units of 10^6 bytes, with the processes that it has started."""
         return sum(_resident_mb(pid) for pid in self._pids())
 
+    def compiler_cpu_s(self) -> float:
+        """Processor seconds of the threads of a JVM that compile; 0 for other programs."""
+        total_s = 0.0
+        for thread in Path(f"/proc/{self.pid}/task").iterdir():
+            with contextlib.suppress(OSError):  # It has ended meanwhile.
+                if (thread / "comm").read_text().startswith(("C1 Comp", "C2 Comp")):
+                    total_s += _cpu_s(f"{self.pid}/task/{thread.name}")
+        return total_s
+
     def _pids(self) -> list[int]:
         """The broker and the processes that it has started."""
         pids = [self.pid]
@@ -45,7 +54,7 @@ class Subject:
         return pids
 
 
-def _cpu_s(pid: int) -> float:
+def _cpu_s(pid: int | str) -> float:
     try:
         after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
