@@ -23,7 +23,7 @@ from tests.peers.three_brokers import apache_cluster, kctl_cluster
 
 BROKERS = [
     "kctl",
-    pytest.param(apache_kafka.OLDEST_JUDGE, marks=pytest.mark.jvm),
+    pytest.param(apache_kafka.OLDEST_JUDGE, marks=[pytest.mark.jvm, pytest.mark.matrix]),
     pytest.param(apache_kafka.LAST_WITH_ZOOKEEPER, marks=pytest.mark.jvm),
 ]
 
