@@ -62,141 +62,8 @@ def read(broker, topic, count=1):
 """
 
 
-def test_a_session_has_one_broker_that_clients_can_use(tmp_path: Path) -> None:
-    finished = run_pytest(
-        tmp_path,
-        ROUND_TRIP
-        + """
-def test_write(kafka_broker):
-    write(kafka_broker, "a", b"first")
-    assert kafka_broker.is_running
-    assert (kafka_broker.data_dir / "logs" / "a-0").is_dir()
-    assert "broker serving on " + kafka_broker.bootstrap_servers in kafka_broker.output
-
-def test_read(kafka_broker):
-    assert read(kafka_broker, "a") == [b"first"]
-""",
-    )
-    assert finished.returncode == 0, finished.stdout + finished.stderr
-    assert "2 passed" in finished.stdout
-
-
-def test_a_broker_survives_stop_kill_and_restart_with_its_data_and_port(tmp_path: Path) -> None:
-    finished = run_pytest(
-        tmp_path,
-        ROUND_TRIP
-        + """
-def test_lives(kafka_broker_factory):
-    broker = kafka_broker_factory({"num.partitions": "1"})
-    address = broker.bootstrap_servers
-    write(broker, "a", b"1")
-    broker.kill()
-    assert not broker.is_running
-    broker.start()
-    write(broker, "a", b"2")
-    broker.restart()
-    assert broker.bootstrap_servers == address
-    assert read(broker, "a", 2) == [b"1", b"2"]
-    broker.stop()
-    broker.stop()
-""",
-    )
-    assert finished.returncode == 0, finished.stdout + finished.stderr
-
-
-def test_properties_come_from_the_configuration_and_the_command_line(tmp_path: Path) -> None:
-    (tmp_path / "pytest.ini").write_text(
-        "[pytest]\nkafka_broker_properties =\n    num.partitions=2\n    message.max.bytes=5000\n"
-    )
-    tests = """
-def test_properties(kafka_broker_factory):
-    broker = kafka_broker_factory({"broker.rack": "r"})
-    assert broker.properties["num.partitions"] == "4"
-    assert broker.properties["message.max.bytes"] == "5000"
-    assert broker.properties["broker.rack"] == "r"
-
-
-def test_misspelled(kafka_broker_factory):
-    kafka_broker_factory({"num.partitons": "3"})
-"""
-    finished = run_pytest(tmp_path, tests, "--kafka-broker-property", "num.partitions=4")
-    assert finished.returncode == 0, finished.stdout + finished.stderr
-    assert "num.partitons: unknown property, ignored; did you mean num.partitions?" in finished.stdout
-
-
-def test_a_broker_that_cannot_start_fails_the_test_with_its_last_log_lines(tmp_path: Path) -> None:
-    tests = "def test_never(kafka_broker_factory):\n    kafka_broker_factory({'num.partitions': 'x'})\n"
-    finished = run_pytest(tmp_path, tests)
-    assert finished.returncode == 1
-    assert "num.partitions=x: is not a whole number" in finished.stdout
-
-
-def test_an_unknown_property_is_refused(tmp_path: Path) -> None:
-    tests = "def test_never(kafka_broker):\n    pass\n"
-    finished = run_pytest(tmp_path, tests, "--kafka-broker-property", "nonsense")
-    assert finished.returncode != 0
-    assert "'nonsense' is not a property: write name=value" in finished.stdout + finished.stderr
-
-
-def test_a_project_without_the_fixtures_imports_only_the_plugin(tmp_path: Path) -> None:
-    tests = """
-import sys
-
-def test_nothing_is_loaded():
-    loaded = {name for name in sys.modules if name.startswith("kctl.")}
-    assert loaded == {"kctl.testing", "kctl.testing.pytest_plugin"}
-"""
-    finished = run_pytest(tmp_path, tests)
-    assert finished.returncode == 0, finished.stdout + finished.stderr
-
-
-@pytest.mark.parametrize("name", ["kafka_broker", "kafka_broker_factory"])
-def test_the_fixtures_are_listed_with_their_help(tmp_path: Path, name: str) -> None:
-    finished = run_pytest(tmp_path, "", "--fixtures")
-    assert re.search(rf"^{name}\b.*\n +\S", finished.stdout, re.MULTILINE), finished.stdout
-
-
-PIDS = """
-import os, pathlib, signal, subprocess, sys
-
-def note(*pids):
-    with open("pids", "a") as file:
-        file.write("".join(f"{pid}\\n" for pid in pids))
-
-def test_is_ended(kafka_broker, kafka_broker_factory):
-    note(kafka_broker.pid, kafka_broker_factory(secure=True).pid)
-    pathlib.Path("started").touch()
-    signal.pause()
-"""
-
-
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_brokers_end_with_a_pytest_that_is_killed(tmp_path: Path, number: signal.Signals) -> None:
-    (tmp_path / "test_it.py").write_text(PIDS)
-    with (tmp_path / "output").open("wb") as output:
-        killed = subprocess.Popen(
-            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *_plugin()],
-            cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": ""},
-            stdout=output,
-            stderr=output,
-        )
-    probe.wait_until(
-        lambda: (tmp_path / "started").exists() or killed.poll() is not None, what="brokers", timeout_s=120
-    )
-    pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
-    assert len(pids) == 2, (tmp_path / "output").read_text()
-    assert all(map(is_process_alive, pids))
-    killed.send_signal(number)
-    killed.wait()
-    probe.wait_until(lambda: not any(map(is_process_alive, pids)), what="the end of the brokers", timeout_s=60)
-
-
-def test_listeners_are_those_of_the_properties_and_keep_their_ports(tmp_path: Path) -> None:
-    tests = (
-        ROUND_TRIP
-        + """
-import kctl.client
+LISTENERS = """import kctl.client
+import pytest
 
 TWO = {
     "listeners": "INTERNAL://127.0.0.1:0,EXTERNAL://127.0.0.1:0",
@@ -224,7 +91,7 @@ def test_secured(kafka_secure_broker):
     assert producer.flush(60) == 0
     config = kctl.client.ConsumerConfig.from_properties(kafka_secure_broker.client_properties)
     with kctl.client.Consumer(config) as consumer:
-        assert len(consumer.partitions_of("b")) == 1
+        assert len(consumer.partitions_of("b")) == 4
     assert kafka_secure_broker.username == "admin" and kafka_secure_broker.ca_file.exists()
 
 
@@ -240,37 +107,9 @@ def test_secured_beside_another(kafka_broker_factory):
 
 
 def test_contradiction(kafka_broker_factory):
-    import pytest
     with pytest.raises(ValueError, match="give the port in listeners"):
         kafka_broker_factory(TWO, port=1)
 """
-    )
-    finished = run_pytest(tmp_path, tests)
-    assert finished.returncode == 0, finished.stdout + finished.stderr
-    assert "4 passed" in finished.stdout
-
-
-def test_cluster_and_processes_end_with_the_process_that_is_named(tmp_path: Path) -> None:
-    killed = subprocess.Popen(["sleep", "600"])
-    cluster, machine = tmp_path / "cluster", tmp_path / "machine"
-    lines = (
-        f"cluster start --brokers 1 --data-dir {cluster} --port 0",
-        f"broker start --detach --processes 2 --data-dir {machine} --port {probe.free_ports(2)[0]}",
-    )
-    starts = [
-        subprocess.Popen([sys.executable, "-m", "kctl", *line.split(), "--stop-with", str(killed.pid)])
-        for line in lines
-    ]
-    assert [start.wait(120) for start in starts] == [0, 0]
-    folders = [cluster / "broker-0", machine, machine / "process-0", machine / "process-1"]
-    pids = [json.loads((folder / "broker.json").read_text())["pid"] for folder in folders]
-    pids.append(int((cluster / "zookeeper.lock").read_text()))
-    assert all(map(is_process_alive, pids))
-    killed.kill()
-    killed.wait()
-    probe.wait_until(lambda: not any(map(is_process_alive, pids)), what="the end of the brokers", timeout_s=60)
-
-
 CLUSTER = """
 import asyncio
 import pytest
@@ -364,6 +203,147 @@ def test_what_cannot_start_leaves_nothing_behind():
     with pytest.raises(ValueError, match="listeners is set by the cluster"):
         KafkaCluster(2, {"listeners": "PLAINTEXT://127.0.0.1:0"})
 """
+
+SESSION = """
+def test_write(kafka_broker):
+    write(kafka_broker, "a", b"first")
+    assert kafka_broker.is_running
+    assert (kafka_broker.data_dir / "logs" / "a-0").is_dir()
+    assert "broker serving on " + kafka_broker.bootstrap_servers in kafka_broker.output
+
+
+def test_read(kafka_broker):
+    assert read(kafka_broker, "a") == [b"first"]
+
+
+def test_lives(kafka_broker_factory):
+    broker = kafka_broker_factory({"num.partitions": "1"})
+    address = broker.bootstrap_servers
+    write(broker, "a", b"1")
+    broker.kill()
+    assert not broker.is_running
+    broker.start()
+    write(broker, "a", b"2")
+    broker.restart()
+    assert broker.bootstrap_servers == address
+    assert read(broker, "a", 2) == [b"1", b"2"]
+    broker.stop()
+    broker.stop()
+
+
+def test_properties(kafka_broker_factory):
+    broker = kafka_broker_factory({"broker.rack": "r"})
+    assert broker.properties["num.partitions"] == "4"
+    assert broker.properties["message.max.bytes"] == "5000"
+    assert broker.properties["broker.rack"] == "r"
+
+
+def test_misspelled(kafka_broker_factory):
+    kafka_broker_factory({"num.partitons": "3"})
+
+
+def test_cannot_start(kafka_broker_factory):
+    kafka_broker_factory({"num.partitions": "x"})
+"""
+PROPERTIES = "[pytest]\nkafka_broker_properties =\n    num.partitions=2\n    message.max.bytes=5000\n"
+
+
+def test_brokers_of_a_session_and_of_one_test(tmp_path: Path) -> None:
+    (tmp_path / "pytest.ini").write_text(PROPERTIES)
+    tests = ROUND_TRIP + SESSION + LISTENERS + CLUSTER
+    finished = run_pytest(tmp_path, tests, "-rA", "--kafka-broker-property", "num.partitions=4")
+    output = finished.stdout + finished.stderr
+    defined = set(re.findall(r"^def (test_\w+)", tests, re.MULTILINE))
+    failed = set(re.findall(r"^(?:FAILED|ERROR) test_it.py::(\w+)", output, re.MULTILINE))
+    passed = set(re.findall(r"^PASSED test_it.py::(\w+)", output, re.MULTILINE))
+    assert (failed, passed) == ({"test_cannot_start"}, defined - {"test_cannot_start"}), output
+    # The last lines of the broker, and a property without an effect.
+    assert "num.partitions=x: is not a whole number" in output
+    assert "num.partitons: unknown property, ignored; did you mean num.partitions?" in output
+
+
+def test_an_unknown_property_is_refused(tmp_path: Path) -> None:
+    tests = "def test_never(kafka_broker):\n    pass\n"
+    finished = run_pytest(tmp_path, tests, "--kafka-broker-property", "nonsense")
+    assert finished.returncode != 0
+    assert "'nonsense' is not a property: write name=value" in finished.stdout + finished.stderr
+
+
+def test_a_project_without_the_fixtures_imports_only_the_plugin(tmp_path: Path) -> None:
+    tests = """
+import sys
+
+def test_nothing_is_loaded():
+    loaded = {name for name in sys.modules if name.startswith("kctl.")}
+    assert loaded == {"kctl.testing", "kctl.testing.pytest_plugin"}
+"""
+    finished = run_pytest(tmp_path, tests)
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+
+
+def test_the_fixtures_are_listed_with_their_help(tmp_path: Path) -> None:
+    finished = run_pytest(tmp_path, "", "--fixtures")
+    for name in ("kafka_broker", "kafka_broker_factory", "kafka_cluster", "kafka_topic"):
+        assert re.search(rf"^{name}\b.*\n +\S", finished.stdout, re.MULTILINE), (name, finished.stdout)
+
+
+PIDS = """
+import os, pathlib, signal, subprocess, sys
+
+def note(*pids):
+    with open("pids", "a") as file:
+        file.write("".join(f"{pid}\\n" for pid in pids))
+
+def test_is_ended(kafka_broker, kafka_broker_factory):
+    note(kafka_broker.pid, kafka_broker_factory(secure=True).pid)
+    pathlib.Path("started").touch()
+    signal.pause()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_brokers_end_with_a_pytest_that_is_killed(tmp_path: Path, number: signal.Signals) -> None:
+    (tmp_path / "test_it.py").write_text(PIDS)
+    with (tmp_path / "output").open("wb") as output:
+        killed = subprocess.Popen(
+            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *_plugin()],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": ""},
+            stdout=output,
+            stderr=output,
+        )
+    probe.wait_until(
+        lambda: (tmp_path / "started").exists() or killed.poll() is not None, what="brokers", timeout_s=120
+    )
+    pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
+    assert len(pids) == 2, (tmp_path / "output").read_text()
+    assert all(map(is_process_alive, pids))
+    killed.send_signal(number)
+    killed.wait()
+    probe.wait_until(lambda: not any(map(is_process_alive, pids)), what="the end of the brokers", timeout_s=60)
+
+
+def test_cluster_and_processes_end_with_the_process_that_is_named(tmp_path: Path) -> None:
+    killed = subprocess.Popen(["sleep", "600"])
+    cluster, machine = tmp_path / "cluster", tmp_path / "machine"
+    lines = (
+        f"cluster start --brokers 1 --data-dir {cluster} --port 0",
+        f"broker start --detach --processes 2 --data-dir {machine} --port {probe.free_ports(2)[0]}",
+    )
+    starts = [
+        subprocess.Popen([sys.executable, "-m", "kctl", *line.split(), "--stop-with", str(killed.pid)])
+        for line in lines
+    ]
+    assert [start.wait(120) for start in starts] == [0, 0]
+    folders = [cluster / "broker-0", machine, machine / "process-0", machine / "process-1"]
+    pids = [json.loads((folder / "broker.json").read_text())["pid"] for folder in folders]
+    pids.append(int((cluster / "zookeeper.lock").read_text()))
+    assert all(map(is_process_alive, pids))
+    killed.kill()
+    killed.wait()
+    probe.wait_until(lambda: not any(map(is_process_alive, pids)), what="the end of the brokers", timeout_s=60)
+
+
 TOPICS = """
 import pytest
 from kctl.admin import AdminClient, AdminConfig
@@ -393,9 +373,7 @@ def read_all(broker, topic):
 """
 
 
-def test_clusters_and_topics_are_fixtures_and_brokers_context_managers(tmp_path: Path) -> None:
-    finished = run_pytest(tmp_path, ROUND_TRIP + CLUSTER)
-    assert finished.returncode == 0, finished.stdout + finished.stderr
+def test_brokers_and_topics_of_each_test(tmp_path: Path) -> None:
     finished = run_pytest(tmp_path, ROUND_TRIP + TOPICS, "-o", "kafka_broker_scope=function", "--strict-markers")
     assert finished.returncode == 0, finished.stdout + finished.stderr
     finished = run_pytest(tmp_path, "def test_it(kafka_broker):\n    pass\n", "-o", "kafka_broker_scope=package")
