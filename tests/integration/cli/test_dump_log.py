@@ -47,7 +47,14 @@ INDEX_ENTRY = re.compile(r"^offset: (\d+) position: (\d+)")
 TIME_INDEX_ENTRY = re.compile(r"^timestamp: (\d+) offset: (\d+)")
 
 
-@pytest.fixture(scope="module", params=["kctl", apache_kafka.OLDEST_JUDGE, apache_kafka.LAST_WITH_ZOOKEEPER])
+@pytest.fixture(
+    scope="module",
+    params=[
+        "kctl",
+        apache_kafka.OLDEST_JUDGE,
+        pytest.param(apache_kafka.LAST_WITH_ZOOKEEPER, marks=pytest.mark.matrix),
+    ],
+)
 def log_dir(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The log directory of a stopped broker: a topic with each codec, and a group's offsets."""
     if reason := apache_kafka.why_not():

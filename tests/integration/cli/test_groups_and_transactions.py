@@ -30,7 +30,7 @@ OLD_CONSOLE_CONSUMER = (apache_kafka.OLDEST_JUDGE, "kafka.tools.ConsoleConsumer"
 NEW_CONSOLE_CONSUMER = (apache_kafka.TOOLS_FOR_NEWEST, f"{TOOLS}.ConsoleConsumer", "kafka-4")
 CONSOLE_CONSUMERS = (
     ("kctl", *OLD_CONSOLE_CONSUMER),
-    (apache_kafka.OLDEST_JUDGE, *NEW_CONSOLE_CONSUMER),
+    pytest.param(apache_kafka.OLDEST_JUDGE, *NEW_CONSOLE_CONSUMER, marks=pytest.mark.matrix),
     (apache_kafka.LAST_WITH_ZOOKEEPER, *NEW_CONSOLE_CONSUMER),
 )
 """For the records of each broker."""

@@ -75,7 +75,7 @@ class Brokers:
         member.leave()
 
 
-@pytest.fixture(params=["kctl", pytest.param(apache_kafka.OLDEST_JUDGE, marks=pytest.mark.jvm)])
+@pytest.fixture(params=["kctl", pytest.param(apache_kafka.OLDEST_JUDGE, marks=[pytest.mark.jvm, pytest.mark.matrix])])
 def brokers(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Brokers]:
     if request.param != "kctl" and (reason := apache_kafka.why_not()):
         pytest.skip(reason)

@@ -80,7 +80,7 @@ class Broker:
         return ClientSettings(((host, int(port)),), connect_timeout_ms=20_000, security=security)
 
 
-@pytest.fixture(scope="module", params=[OLDEST_JUDGE, LAST_WITH_ZOOKEEPER])
+@pytest.fixture(scope="module", params=[pytest.param(OLDEST_JUDGE, marks=pytest.mark.matrix), LAST_WITH_ZOOKEEPER])
 def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     if reason := why_not():
         pytest.skip(reason)

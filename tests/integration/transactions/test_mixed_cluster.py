@@ -133,7 +133,7 @@ def values(tag: str) -> list[bytes]:
     return [b"%s-%02d" % (tag.encode(), number) for number in range(20)]
 
 
-@pytest.mark.parametrize("version", [OLDEST_JUDGE, LAST_WITH_ZOOKEEPER])
+@pytest.mark.parametrize("version", [OLDEST_JUDGE, pytest.param(LAST_WITH_ZOOKEEPER, marks=pytest.mark.matrix)])
 def test_transactions_survive_coordinator_changes_in_a_mixed_cluster(version: str, tmp_path: Path) -> None:
     if reason := apache_kafka.why_not() or apache_zookeeper.why_not():
         pytest.skip(reason)
