@@ -127,6 +127,7 @@ def _records(log: FakePartition) -> list[Record]:
     return [record for header in iterate_batches(data) for record in iterate_records(data, header)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("losses", [0.0, 0.1, 0.4])
 @pytest.mark.parametrize("batch_max", [2, 5])
 def test_each_record_is_written_once_and_in_order(losses: float, batch_max: int) -> None:

@@ -108,6 +108,7 @@ def plan_or_reason(log_dirs: list[LogDir], drained: tuple[int, str]) -> tuple[Lo
         return None, str(error)
 
 
+@pytest.mark.long
 @examples(200)
 @given(log_dirs=disks())
 def test_drained_directory_becomes_empty_or_the_reason_is_said(log_dirs: list[LogDir]) -> None:

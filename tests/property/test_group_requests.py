@@ -14,6 +14,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+import pytest
+
 from kctl.errors import ErrorCode
 from kctl.model import partition_for_key
 from kctl.protocol.apis.delete_groups import DeleteGroupsRequest
@@ -429,6 +431,7 @@ OPERATIONS: tuple[Callable[[Comparison], Any], ...] = (
 )
 
 
+@pytest.mark.long
 def test_every_response_equals_that_of_kafka_and_refusals_change_nothing() -> None:
     run_with_seeds(play)
 

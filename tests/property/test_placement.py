@@ -92,6 +92,7 @@ def copied(state: PlacementState, plan: Assignment) -> int:
     return sum(weights[tp] * len(set(target) - set(state.replicas[tp])) for tp, target in plan.items())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 @examples(40)
 @given(data=st.data())

@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -504,6 +505,7 @@ def _state(
     }
 
 
+@pytest.mark.long
 @given(seed=st.integers(0, 1 << 32))
 @settings(max_examples=share_of(24), suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_requests_have_the_same_effects_and_answers(tmp_path_factory: Any, seed: int) -> None:

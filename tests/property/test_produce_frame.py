@@ -122,6 +122,7 @@ def test_damaged_requests_are_read_alike_or_left(source: ModuleType, seed: int) 
         assert found == reference(frame)
 
 
+@pytest.mark.long
 @given(SEEDS)
 @examples(2)
 def test_odd_numbers_at_each_place_are_read_alike_or_left(source: ModuleType, seed: int) -> None:

@@ -64,6 +64,7 @@ def test_message_is_decoded_at_an_offset_and_refused_or_decoded_alike_when_it_is
     assert meaning(decode, cls, bytes(damaged), version) == meaning(decode_walk, cls, bytes(damaged), version)
 
 
+@pytest.mark.long
 @every_class
 @more
 @given(data=st.data(), blob=st.binary(max_size=60))

@@ -239,6 +239,7 @@ def read_until_error(records: Iterator[Record]) -> tuple[list[Record], str]:
 needs_compiled_walk = pytest.mark.skipif(not walk_is_compiled(), reason="no C compiler: install gcc")
 
 
+@pytest.mark.long
 @needs_compiled_walk
 @given(st.lists(records, max_size=20), st.data(), st.sampled_from((0, 1 << 40, (1 << 63) - 1)), st.sampled_from((0, 8)))
 @examples(400)

@@ -211,6 +211,7 @@ def _with_timestamp_delta(number: bytes) -> tuple[memoryview, list[BatchHeader]]
     return memoryview(damaged), list(iterate_batches(damaged))
 
 
+@pytest.mark.long
 @given(batch_lists(), st.sampled_from([1, 5_000, 4 << 20]))
 def test_the_walk_and_numpy_find_the_same_fields(batches: list[bytes], chunk_bytes: int) -> None:
     data = memoryview(b"".join(batches))

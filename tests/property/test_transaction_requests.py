@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+import pytest
+
 from kctl.errors import ErrorCode
 from kctl.model import ProducerIdAndEpoch, partition_for_key
 from kctl.protocol.apis.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -335,6 +337,7 @@ OPERATIONS: tuple[Callable[[Comparison], Any], ...] = (
 )
 
 
+@pytest.mark.long
 def test_every_response_equals_that_of_kafka_and_refusals_change_nothing() -> None:
     run_with_seeds(play)
 

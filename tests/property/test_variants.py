@@ -214,6 +214,7 @@ def test_encodings_are_those_of_the_specification(text: str, metadata: str, valu
     assert VariantEncoder().encode(text) == Variant(bytes.fromhex(metadata), bytes.fromhex(value))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("count", [255, 256, 257, REMEMBERED_NAMES_MAX + 1, 66_000])
 def test_objects_with_many_members_have_wider_numbers(count: int) -> None:
     value = {f"n{number}": number for number in range(count)}

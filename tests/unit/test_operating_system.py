@@ -200,6 +200,7 @@ def test_what_only_linux_counts_is_unknown_elsewhere(monkeypatch: pytest.MonkeyP
         operating_system.list_open_files(os.getpid())
 
 
+@pytest.mark.long
 def test_only_one_module_uses_what_not_all_systems_have() -> None:
     names = [name for of_module in REMOVED.values() for name in of_module]
     names += ["sendfile", "F_FULLFSYNC", "RLIMIT_NOFILE"]

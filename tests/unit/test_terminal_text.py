@@ -20,6 +20,7 @@ def is_unsafe(character: str) -> bool:
     return unicodedata.category(character) in UNSAFE_CATEGORIES
 
 
+@pytest.mark.long
 def test_every_control_format_separator_and_surrogate_character_is_escaped() -> None:
     every = "".join(map(chr, range(sys.maxunicode + 1)))
     for made in (escape(every), escape_cell(every), escape_json(every).replace("\n", "")):

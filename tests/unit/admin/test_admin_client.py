@@ -135,6 +135,7 @@ def test_wrong_arguments_are_named_before_a_request_is_sent(call: Callable[[Any]
     assert "secret" not in str(raised.value)
 
 
+@pytest.mark.long
 def test_arguments_of_any_type_raise_no_other_error(cluster: FakeCluster) -> None:
     """Also in the fields of values of the right type."""
     untyped: Any = [None, 7, True, 1.5, "x", b"x", "\ud800", object(), [None], ["x"], [[]], {None: None}, {"a": None}]

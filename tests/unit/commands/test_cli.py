@@ -116,6 +116,7 @@ def test_commands_about_the_process_of_a_broker_do_not_import_the_broker() -> No
     assert len(modules) < 200  # 545 with the broker
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("format_", ["plain", "json", "jsonl"])
 def test_output_for_programs_needs_no_rich(cluster: FakeCluster, format_: str) -> None:
     cluster.create("orders")
@@ -309,6 +310,7 @@ def _is_full(reader: int) -> bool:
     return size[0] >= 4_000
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("options", ["--format plain", "--format json"])
 def test_consume_that_waits_for_records_ends_with_its_reader(kctl: Kctl, cluster: FakeCluster, options: str) -> None:
     cluster.create("orders")
@@ -331,6 +333,7 @@ def test_option_without_its_value_is_named(kctl: Kctl, line: str) -> None:
     assert line.rsplit(maxsplit=1)[-1] in ran.err
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 @pytest.mark.parametrize("words", [("consume", "orders", "--follow"), ("topics", "list")])
 def test_signals_end_without_noise(
@@ -473,6 +476,7 @@ main()
     assert (ran.returncode, ran.stderr) == (-signal.SIGINT, b"")
 
 
+@pytest.mark.long
 def test_blank_lines_of_jsonl_are_skipped_and_times_of_any_year_are_kept(cluster: FakeCluster, kctl: Kctl) -> None:
     cluster.create("orders")
     times = [-86_400_000, -5, 253_402_300_800_001, 1_700_000_000_000]

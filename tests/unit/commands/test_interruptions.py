@@ -76,6 +76,7 @@ def interrupt(cluster: FakeCluster, request_class: type, number: signal.Signals,
     cluster.intercept(request_class, reply)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("number", "status"), SIGNALS)
 @pytest.mark.parametrize(
     ("line", "request_class"),
@@ -355,6 +356,7 @@ class Stopping:
             return DROP if self.drops else b""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("drops", [False, True])
 @pytest.mark.parametrize(
     ("line", "number"), [(line, number) for line, last in SEVERAL_CHANGES.items() for number in range(2, last + 1)]

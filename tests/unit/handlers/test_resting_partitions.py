@@ -306,6 +306,7 @@ def encoded(response: FetchResponse) -> bytes:
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(12))
 def test_a_fetch_of_active_partitions_has_the_response_of_a_fetch_of_all(tmp_path: Path, seed: int) -> None:
     async def main(loop: SimLoop) -> None:
@@ -358,6 +359,7 @@ async def settle() -> None:
     await asyncio.sleep(0.0001)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("per_slice", [1, 250])
 @pytest.mark.parametrize("seed", range(12))
 def test_no_fetch_waits_for_what_has_happened(

@@ -103,6 +103,7 @@ def compared(groups: list[GroupLag]) -> Lags:
     }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(3))
 def test_the_lag_is_that_which_a_client_reads(seed: int) -> None:
     async def main(loop: SimLoop) -> None:

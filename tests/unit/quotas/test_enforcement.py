@@ -7,6 +7,8 @@ import struct
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+import pytest
+
 from kctl.config.dynamic import ConfigView
 from kctl.protocol import codec
 from kctl.protocol.apis.list_groups import ListGroupsRequest, ListGroupsResponse
@@ -157,6 +159,7 @@ def test_other_clients_are_not_throttled() -> None:
     play(scene, {"clients/app": {"producer_byte_rate": "1000"}})
 
 
+@pytest.mark.long
 def test_the_rate_over_ten_minutes_is_within_five_percent_of_the_quota() -> None:
     """The client sends its next request as soon as the broker takes it."""
 

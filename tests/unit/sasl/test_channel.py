@@ -474,6 +474,7 @@ async def _plain(server: Server) -> None:
     await server.authenticate(b"\0alice\0" + PASSWORD.encode())
 
 
+@pytest.mark.long
 @for_rows("begin", [_nothing, _handshake, _first_message_of_scram, _scram, _plain])
 @for_rows("max_reauth_ms", [0, HOUR_MS])
 def test_a_connection_that_has_ended_leaves_no_reference_cycle(

@@ -102,6 +102,7 @@ def take_in(log: DamagedLog, replay: PartitionReplay, load_buffer_bytes: int) ->
     simulate(main, seed=1)
 
 
+@pytest.mark.long
 @for_rows("load_buffer_bytes", [1, 200, 1 << 20])
 @for_rows("damaged", range(BATCHES))
 def test_any_corrupt_byte_loses_only_its_batch(damaged: int, load_buffer_bytes: int) -> None:

@@ -193,6 +193,7 @@ def test_what_runs_between_iterations_waits_for_its_interval() -> None:
     assert len(calls) == 1
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("thresholds")
 def test_a_thorough_collection_frees_frozen_cycles(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "CHECK_INTERVAL_S", 0.01)

@@ -358,6 +358,7 @@ def test_deleting_a_topic_deletes_the_copy() -> None:
     play(scene)
 
 
+@pytest.mark.long
 def test_the_move_of_a_stopped_replica_pauses_until_it_has_a_role() -> None:
     async def scene(world: MoveWorld) -> None:
         world.lead()

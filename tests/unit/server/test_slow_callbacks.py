@@ -70,6 +70,7 @@ async def run_task(name: str | None) -> None:
     await asyncio.sleep(0)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("scene", "name"),
     [

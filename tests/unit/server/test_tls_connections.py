@@ -116,6 +116,7 @@ class Slice:
         return self._fd
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
 def test_large_requests_and_responses_pass_unchanged(
     authority: CertificateAuthority, properties: dict[str, str], tmp_path: Path, version: str

@@ -83,6 +83,7 @@ def exported(folder: Path, table: TableOptions) -> list[tuple[int, int]]:
     return sorted((row["partition"], row["offset"]) for row in rows(folder, table).to_pylist())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("table", [*KINDS, DATE], ids=["parquet", "iceberg", "delta", "date"])
 def test_files_are_merged_and_exports_continue(tmp_path: Path, table: TableOptions) -> None:
     cluster = increments(tmp_path, table)

@@ -49,6 +49,7 @@ def first_file(folder: Path) -> Path:
     return min(folder.rglob("[!.]*.parquet"), key=lambda path: (path.parent.name, path.name))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("table", KINDS, ids=lambda table: table.mark or "parquet")
 def test_a_file_of_an_earlier_batch_that_is_gone_or_damaged_is_named(tmp_path: Path, table: TableOptions) -> None:
     cluster = increments(tmp_path, table)

@@ -112,6 +112,7 @@ def read(folder: Path, kind: TableKind) -> list[Any]:
     return [row["headers"] for row in sorted(rows, key=lambda row: row["offset"]) if row["partition"] == 0]
 
 
+@pytest.mark.long
 @KINDS
 @pytest.mark.parametrize(("form", "expected"), [(HEADER_LIST, None), (MAP, AS_MAP), (COLUMNS, AS_COLUMNS)])
 def test_exports_have_the_form_and_compare_equal(

@@ -129,6 +129,7 @@ def memory_lake_of() -> Callable[[TableOptions, bool], ObjectLake]:
     return lake
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("replacement", REPLACEMENTS)
 @pytest.mark.parametrize(
     ("table", "part"),

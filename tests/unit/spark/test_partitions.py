@@ -249,6 +249,7 @@ def test_object_stores_have_the_same_names(tmp_path: Path) -> None:
     assert run(cluster, tmp_path, files=files, table=by_field(), decoding=JSON).batches == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("field", ["country", "value.id", "is_new"])
 def test_tables_have_partitions_by_a_field(tmp_path: Path, field: str) -> None:
     from deltalake import DeltaTable  # noqa: PLC0415

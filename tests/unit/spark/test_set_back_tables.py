@@ -42,6 +42,7 @@ def set_back(lake: Lake, parts: tuple[str, ...], batch: int) -> None:
         lake.put(part, batch)
 
 
+@pytest.mark.long
 @KINDS
 @pytest.mark.parametrize("parts", [METADATA, FOLDERS], ids=["metadata", "folder"])
 def test_records_after_the_offsets_of_a_restored_table_are_exported_again(

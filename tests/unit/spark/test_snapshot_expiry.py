@@ -66,6 +66,7 @@ def test_an_export_expires_old_snapshots_and_removes_their_manifests(tmp_path: P
     assert run(cluster, tmp_path, table=ICEBERG).batches == []
 
 
+@pytest.mark.long
 def test_data_files_that_a_compaction_replaced_are_removed_with_its_snapshot(tmp_path: Path, cluster: Cluster) -> None:
     increments(cluster, tmp_path, 3)
     compact_export(CompactRequest(target_bytes=1 << 20), DiskFiles(tmp_path), StoppedClock())

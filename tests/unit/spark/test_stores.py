@@ -173,12 +173,14 @@ def test_increments_add_up_to_everything(make_files: MakeFiles, tmp_path: Path) 
     assert run(cluster, tmp_path, files=make_files("lake")).batches == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("make_files", ["disk", "memory"], indirect=True)
 def test_a_crash_at_any_step_is_recovered_from_by_the_next_run(make_files: MakeFiles, tmp_path: Path) -> None:
     steps = _crash_at_each(make_files, tmp_path, itertools.count(1))
     assert steps > 10
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("make_files", [ON_S3], indirect=True)
 def test_crashes_are_recovered_from_on_an_s3_server(make_files: MakeFiles, tmp_path: Path) -> None:
     _crash_at_each(make_files, tmp_path, [2, 3, 5, 6, 8, 9, 10])
@@ -204,6 +206,7 @@ def _crash_at_each(make_files: MakeFiles, tmp_path: Path, steps: Iterator[int] |
     return 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("make_files", ["disk", "memory"], indirect=True)
 @pytest.mark.parametrize("has_commit", [True, False])
 def test_of_two_exporters_at_once_one_commits(make_files: MakeFiles, tmp_path: Path, has_commit: bool) -> None:

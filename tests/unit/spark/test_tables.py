@@ -105,6 +105,7 @@ def test_increments_add_up_to_everything(tmp_path: Path, table: TableOptions) ->
     assert not (tmp_path / "_kctl" / "plans").exists()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["real/../lake", "link/lake", "my {lä+ke}"])
 def test_published_files_are_kept_in_a_folder_with_any_path(tmp_path: Path, table: TableOptions, name: str) -> None:
     (tmp_path / "real").mkdir()
@@ -301,6 +302,7 @@ def test_commits_of_other_programs_do_not_stop_an_export(tmp_path: Path, table: 
     assert len(found) == len(set(found)) == 22 - (table.kind is TableKind.ICEBERG)
 
 
+@pytest.mark.long
 def test_positions_survive_checkpoints_and_the_expiry_of_history(tmp_path: Path, table: TableOptions) -> None:
     cluster = filled()
     for _ in range(3):
@@ -354,6 +356,7 @@ def test_headers_are_added_as_a_column(tmp_path: Path, table: TableOptions) -> N
         run(cluster, tmp_path, table=table)
 
 
+@pytest.mark.long
 def test_a_topic_that_cannot_be_read_does_not_stop_the_tables_of_others(tmp_path: Path, table: TableOptions) -> None:
     cluster = filled()
     cluster.topics = ["orders", "payments", "refunds"]
@@ -487,6 +490,7 @@ def test_a_missing_package_is_named_with_its_extra(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("by", [DATE, HOUR])
 def test_a_file_of_a_partitioned_table_has_records_of_one_time(tmp_path: Path, table: TableOptions, by: str) -> None:
     partitioned = TableOptions(kind=table.kind, partition_by=Partitioning(by))
@@ -573,6 +577,7 @@ def test_timestamps_beyond_the_calendar_are_exported(tmp_path: Path, table: Tabl
     assert found.num_rows == 19
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("partition_by", [NONE, "shop"])
 def test_manifests_of_iceberg_are_merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, partition_by: str) -> None:
     """An export reads all manifests, each of which takes several milliseconds."""

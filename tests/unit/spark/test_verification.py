@@ -181,6 +181,7 @@ def test_keys_and_values_that_are_texts_are_compared(tmp_path: Path) -> None:
     assert (row.offset, row.difference) == (3, "different")
 
 
+@pytest.mark.long
 def test_records_that_could_not_be_decoded_are_compared_too(tmp_path: Path, kind: TableKind) -> None:
     cluster = filled()
     cluster.value = with_bad_records
@@ -241,6 +242,7 @@ def test_a_removed_file_is_named_with_its_records(tmp_path: Path, kind: TableKin
     assert (row.topic_records, row.table_records) == (7, 0)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("column", ["key", "value", "timestamp", "timestampType"])
 def test_an_altered_record_is_named(tmp_path: Path, kind: TableKind, column: str) -> None:
     cluster = exported(filled(), tmp_path, kind)
@@ -306,6 +308,7 @@ def test_rows_that_were_never_exported_are_unexpected(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("round_offsets", [1, 3, 7, 100])
 def test_rounds_do_not_change_the_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, round_offsets: int) -> None:
     cluster = filled()

@@ -80,6 +80,7 @@ def test_kafkas_indexes_lead_to_every_offset(kafkas: LogOnDisk, topic: str, capl
     assert not caplog.records, "no index had to be rebuilt"
 
 
+@pytest.mark.long
 @TOPICS
 def test_recovery_finds_all_and_changes_no_record(kafkas: LogOnDisk, topic: str) -> None:
     before = log_bytes(Path(kafkas.directory))

@@ -63,6 +63,7 @@ def test_a_server_that_has_ended_is_an_error() -> None:
     server.close()
 
 
+@pytest.mark.long
 def test_a_program_has_folder_streams_and_signals_of_its_process(tmp_path: Path) -> None:
     missing = subprocess.run(
         [*program(), "dump-log", "no-such.log"], cwd=tmp_path, capture_output=True, text=True, check=False

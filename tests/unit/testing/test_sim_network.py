@@ -318,6 +318,7 @@ def test_equal_seeds_give_equal_runs_and_others_do_not() -> None:
     assert simulate(busy, seed=1) != simulate(busy, seed=2)
 
 
+@pytest.mark.long
 def test_the_run_does_not_depend_on_how_strings_hash() -> None:
     runs = set()
     for hash_seed in ("1", "99"):
