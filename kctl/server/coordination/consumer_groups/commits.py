@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from kctl.errors import ErrorCode
 from kctl.model import TopicPartition
 from kctl.server.coordination.consumer_groups.group import ConsumerGroup
-from kctl.server.coordination.consumer_groups.state import NO_EPOCH, ClusterTopics, MemberAssignment
+from kctl.server.coordination.consumer_groups.state import MemberAssignment
+from kctl.server.coordination.newer_groups import NO_EPOCH, ClusterTopics
 
 
 def commit_error(

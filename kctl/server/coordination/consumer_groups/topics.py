@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from uuid import UUID
 
 from kctl.model import ZERO_UUID
-from kctl.server.coordination.consumer_groups.state import ClusterTopics
 from kctl.server.coordination.consumer_groups.xxh3 import xxh3_64
+from kctl.server.coordination.newer_groups import ClusterTopics
 
 _MAGIC = 0
 _INT = struct.Struct("<i")

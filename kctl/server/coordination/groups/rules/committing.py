@@ -35,7 +35,6 @@ from kctl.server.coordination.groups.events import (
 )
 from kctl.server.coordination.groups.group import Group
 from kctl.server.coordination.groups.offsets import OffsetAndMetadata
-from kctl.server.coordination.groups.rules.consumer_group import tombstones_of
 from kctl.server.coordination.groups.rules.rebalance import expect_heartbeat
 from kctl.server.coordination.groups.rules.share_group import forget_share_topics
 
@@ -263,8 +262,7 @@ def _remove_group(group: Group, removed: list[TopicPartition], now: Now, out: li
     """Remove the group; one that never had a generation has no record and needs no tombstone."""
     group.transition_to(GroupState.DEAD, now)
     has_record = group.generation > 0
-    consumer = tombstones_of(group)
-    share = () if group.share is None else tuple(group.share.tombstones())
-    if removed or has_record or consumer or share:
-        out.append(PersistTombstones(tuple(removed), is_group_gone=has_record, consumer=consumer, share=share))
+    newer = () if group.newer is None else tuple(group.newer.tombstones())
+    if removed or has_record or newer:
+        out.append(PersistTombstones(tuple(removed), is_group_gone=has_record, newer=newer))
     out.append(Discard())
