@@ -62,6 +62,15 @@ class TargetEpoch:
     timestamp_ms: int = 0
 
 
+class Epoch(Protocol):
+    """The epoch of a group, of whatever type."""
+
+    @property
+    def epoch(self) -> int:
+        """The number."""
+        ...
+
+
 class MemberState(IntEnum):
     """How far a member is from the target assignment; the values are those in the records."""
 
@@ -128,8 +137,12 @@ class NewerGroup(Protocol):
 
     kind: ClassVar[str]
     """The text in ListGroups responses."""
-    epoch: GroupEpoch
     target: TargetEpoch
+
+    @property
+    def epoch(self) -> Epoch:
+        """The epoch of the group."""
+        ...
 
     @property
     def members(self) -> Mapping[str, object]:

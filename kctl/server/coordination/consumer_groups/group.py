@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import ClassVar, cast
 from uuid import UUID
 
+from kctl.model import TopicPartition
 from kctl.server.coordination.consumer_groups.state import (
     NEW_MEMBER,
     NOTHING,
@@ -37,6 +38,7 @@ from kctl.server.coordination.newer_groups import (
     FIRST_EPOCH,
     STATIC_LEAVE_EPOCH,
     Change,
+    ClusterTopics,
     GroupEpoch,
     Key,
     MemberState,
@@ -266,6 +268,12 @@ class ConsumerGroup:
                     del owners[number]
             if not owners:
                 self._owners.pop(topic_id, None)
+
+    def assigned_since(self, member_id: str, partition: TopicPartition, topics: ClusterTopics) -> int | None:
+        """Return the epoch in which the member got the partition; None if it does not own it."""
+        assignment, topic_id = self.assignment(member_id), topics.topic_id(partition.topic)
+        since = assignment.assigned.get(topic_id, {}).get(partition.partition)
+        return assignment.revoking.get(topic_id, {}).get(partition.partition) if since is None else since
 
     def target_of(self, member_id: str) -> Partitions:
         """Return the target assignment of a member."""

@@ -14,6 +14,7 @@ from kctl.server.coordination.groups.events import DecideOffsets, Event, ExpireO
 from kctl.server.coordination.groups.offsets import OffsetAndMetadata
 from kctl.server.coordination.newer_groups import Change
 from kctl.server.coordination.share_groups.requests import ResetOutcome, ShareOutcome, StateOfTopics
+from kctl.server.coordination.streams_groups.requests import StreamsOutcome
 
 # The five states of a group and the table of valid transitions.
 
@@ -121,6 +122,7 @@ class GroupType(StrEnum):
     CLASSIC = "classic"
     CONSUMER = "consumer"
     SHARE = "share"
+    STREAMS = "streams"
 
 
 NO_GENERATION = -1
@@ -182,6 +184,7 @@ Outcome: TypeAlias = (
     | CommitOutcome
     | HeartbeatOutcome
     | ShareOutcome
+    | StreamsOutcome
     | ResetOutcome
     | ErrorCode
 )

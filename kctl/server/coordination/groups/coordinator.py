@@ -21,7 +21,6 @@ from uuid import UUID
 from kctl.errors import ApiError, ErrorCode
 from kctl.limits import REQUEST_ELEMENTS_PER_SLICE_MAX, SLICE_OBJECTS, Subject, bound
 from kctl.model import TopicPartition
-from kctl.server.coordination.consumer_groups.commits import fetch_error
 from kctl.server.coordination.consumer_groups.group import ConsumerGroup
 from kctl.server.coordination.consumer_groups.requests import HeartbeatOutcome, HeartbeatRequest, check_request
 from kctl.server.coordination.groups.actions import (
@@ -54,6 +53,7 @@ from kctl.server.coordination.groups.events import (
 )
 from kctl.server.coordination.groups.group import memory_of, size_of
 from kctl.server.coordination.groups.offsets import OffsetAndMetadata, TransactionEnd
+from kctl.server.coordination.groups.rules.epochs import fetch_error
 from kctl.server.coordination.groups.runner import GroupRunner, HostedGroup
 from kctl.server.coordination.hosted import HostedObjects, PeriodicChecks
 from kctl.server.coordination.newer_groups import ClusterTopics
@@ -71,6 +71,8 @@ from kctl.server.coordination.share_groups.requests import (
     StatesInitialized,
     check_share_request,
 )
+from kctl.server.coordination.streams_groups.group import StreamsGroup
+from kctl.server.coordination.streams_groups.requests import StreamsHeartbeat, StreamsOutcome, check_streams_request
 from kctl.server.loop.slices import pause, sliced, sliced_batches
 from kctl.server.share_partitions.values import ShareKey
 from kctl.system.environment import Clock, Random, Timer
@@ -123,7 +125,7 @@ GROUP_OFFSETS_MAX = bound(
 )
 
 
-T = TypeVar("T", ConsumerGroup, ShareGroup)
+T = TypeVar("T", ConsumerGroup, ShareGroup, StreamsGroup)
 NO_MEMBER: tuple[str | None, int] = (None, -1)
 OFFSET_OF_NOTHING = OffsetAndMetadata(offset=-1)
 DEAD_GROUP = GroupDescription(state=GroupState.DEAD, protocol_type="", protocol="", members=())
@@ -273,6 +275,17 @@ class GroupCoordinator:
         self._run_or_create(group_id, replace(request, token=call))
         return call.reply()
 
+    def streams_heartbeat(self, group_id: str, request: StreamsHeartbeat) -> Reply[StreamsOutcome]:
+        """StreamsGroupHeartbeat: completes when what it changes is replicated, or at once."""
+        try:
+            check_streams_request(group_id, request)
+            self._check_heartbeat(group_id, request, "Streams")
+        except ApiError as refusal:
+            return StreamsOutcome(error=refusal.code, message=refusal.message)
+        call: ParkedCall[StreamsOutcome] = ParkedCall()
+        self._run_or_create(group_id, replace(request, token=call))
+        return call.reply()
+
     def _check_heartbeat(self, group_id: str, request: MemberEvent, kind: str) -> None:
         """Raise ApiError if the group is not served here, or cannot be created."""
         error = self._status(group_id)
@@ -388,8 +401,8 @@ class GroupCoordinator:
         hosted = self._groups.get(group_id)
         if hosted is None:
             return ErrorCode.NONE, dict.fromkeys(partitions or (), (ErrorCode.NONE, OFFSET_OF_NOTHING))
-        if hosted.group.consumer is not None:
-            error = fetch_error(hosted.group.consumer, *member)
+        if hosted.group.reconciled is not None:
+            error = fetch_error(hosted.group.reconciled, *member)
             if error is not ErrorCode.NONE:
                 return error, {}
         offsets = hosted.group.offsets

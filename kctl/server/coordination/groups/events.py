@@ -23,6 +23,7 @@ from kctl.server.coordination.share_groups.requests import (
     StateOfTopics,
     StatesInitialized,
 )
+from kctl.server.coordination.streams_groups.requests import StreamsHeartbeat
 
 Token: TypeAlias = object
 Protocols: TypeAlias = tuple[tuple[str, bytes], ...]
@@ -48,7 +49,9 @@ class TimerKind(StrEnum):
     MEMBER_SESSION = "member session"
     """The session of a member of a group of one of the newer types."""
     REVOCATION = "revocation"
-    """The time that such a member has to revoke partitions."""
+    """The time that such a member has to revoke partitions or tasks."""
+    FIRST_ASSIGNMENT = "first assignment"
+    """The delay of the first assignment of a streams group."""
 
 
 class TimerKey(NamedTuple):
@@ -238,9 +241,10 @@ class Unload:
     """Another broker coordinates the group now."""
 
 
-MemberEvent: TypeAlias = HeartbeatRequest | ShareHeartbeat
+MemberEvent: TypeAlias = HeartbeatRequest | ShareHeartbeat | StreamsHeartbeat
 Event: TypeAlias = (
     ShareHeartbeat
+    | StreamsHeartbeat
     | StatesInitialized
     | ResetStates
     | ForgetStates

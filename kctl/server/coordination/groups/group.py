@@ -66,6 +66,7 @@ from kctl.server.coordination.groups.events import Append, AssignmentAppend, Now
 from kctl.server.coordination.groups.offsets import CommittedOffsets
 from kctl.server.coordination.newer_groups import ClusterTopics, NewerGroup, NoTopics
 from kctl.server.coordination.share_groups.group import ShareGroup
+from kctl.server.coordination.streams_groups.group import StreamsGroup
 
 GROUP_SUBSCRIBED_TOPICS_MAX = bound(
     Subject.COORDINATION,
@@ -343,9 +344,14 @@ class Group:
         return self.newer if isinstance(self.newer, ShareGroup) else None
 
     @property
-    def reconciled(self) -> ConsumerGroup | None:
+    def streams(self) -> StreamsGroup | None:
+        """The group, if it is a streams group."""
+        return self.newer if isinstance(self.newer, StreamsGroup) else None
+
+    @property
+    def reconciled(self) -> ConsumerGroup | StreamsGroup | None:
         """The group, if its members have to revoke before others are assigned."""
-        return self.consumer
+        return self.newer if isinstance(self.newer, ConsumerGroup | StreamsGroup) else None
 
     @property
     def state_name(self) -> str:

@@ -18,6 +18,7 @@ from kctl.records.header import Record
 from kctl.records.internal.newer_group_records import (
     CONSUMER_GROUP_KINDS,
     SHARE_GROUP_KINDS,
+    STREAMS_GROUP_KINDS,
     ConsumerGroupKey,
 )
 from kctl.server.coordination.consumer_groups import group as consumer_group
@@ -26,12 +27,15 @@ from kctl.server.coordination.consumer_groups import state as consumer_state
 from kctl.server.coordination.newer_groups import Change, Key
 from kctl.server.coordination.share_groups import group as share_group
 from kctl.server.coordination.share_groups import records as share_records
+from kctl.server.coordination.streams_groups import group as streams_group
+from kctl.server.coordination.streams_groups import records as streams_records
+from kctl.server.coordination.streams_groups import state as streams_state
 
 _TYPE_BYTES = 2
 _VERSION = 0
 _POSITION_IN_BATCH = 0
 """build_batch sets the offsets of records."""
-AnyGroup: TypeAlias = consumer_group.ConsumerGroup | share_group.ShareGroup
+AnyGroup: TypeAlias = consumer_group.ConsumerGroup | share_group.ShareGroup | streams_group.StreamsGroup
 
 
 class GroupKind(NamedTuple):
@@ -61,6 +65,13 @@ _KINDS = (
         share_records.message_of,
         share_records.value_in,
         share_group.ShareGroup,
+    ),
+    GroupKind(
+        streams_state.RecordType,
+        STREAMS_GROUP_KINDS,
+        streams_records.message_of,
+        streams_records.value_in,
+        streams_group.StreamsGroup,
     ),
 )
 KIND_OF = {record_type: kind for kind in _KINDS for record_type in kind.types}

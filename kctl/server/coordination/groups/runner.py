@@ -73,6 +73,7 @@ from kctl.server.coordination.replies import ParkedCall
 from kctl.server.coordination.share_groups.group import NamedPartitions
 from kctl.server.coordination.share_groups.ports import GroupShareStates, NoShareStates, share_keys
 from kctl.server.coordination.share_groups.requests import ShareHeartbeat, StatesInitialized
+from kctl.server.coordination.streams_groups.requests import StreamsHeartbeat
 from kctl.server.loop.slices import run_steps, sliced_batches
 from kctl.server.share_partitions.values import NO_OFFSET
 from kctl.system.environment import Clock, Timer, TimerTask
@@ -208,7 +209,7 @@ class GroupRunner:
                 self.counts.completed_rebalances += 1
             # One line is enough for all groups of a partition, or of a check.
             is_changed = group.state is not state or group.generation != generation
-            if isinstance(event, HeartbeatRequest | ShareHeartbeat | TimerFired):
+            if isinstance(event, HeartbeatRequest | ShareHeartbeat | StreamsHeartbeat | TimerFired):
                 self._log_epoch(group, epoch)
             if is_changed and not is_of_all and not isinstance(event, Unload):
                 self._log_change(group, state)

@@ -40,7 +40,7 @@ from kctl.server.coordination.groups.events import (
     Unload,
 )
 from kctl.server.coordination.groups.group import Group
-from kctl.server.coordination.groups.rules import consumer_group, share_group
+from kctl.server.coordination.groups.rules import consumer_group, share_group, streams_group
 from kctl.server.coordination.groups.rules.committing import (
     commit,
     commit_in_transaction,
@@ -83,6 +83,7 @@ from kctl.server.coordination.groups.rules.share_group import (
     reset_states,
     store_initialized,
 )
+from kctl.server.coordination.groups.rules.streams_group import delay_ended, hear_streams_member
 from kctl.server.coordination.replay import commit_error, group_error, heartbeat_error
 from kctl.server.coordination.share_groups.requests import (
     ForgetStates,
@@ -90,8 +91,9 @@ from kctl.server.coordination.share_groups.requests import (
     ShareHeartbeat,
     StatesInitialized,
 )
+from kctl.server.coordination.streams_groups.requests import StreamsHeartbeat
 
-_RULES = {rules.new_group: rules for rules in (consumer_group.RULES, share_group.RULES)}
+_RULES = {rules.new_group: rules for rules in (consumer_group.RULES, share_group.RULES, streams_group.RULES)}
 
 
 def step(group: Group, event: Event, now: Now) -> list[Action]:
@@ -115,6 +117,8 @@ def step(group: Group, event: Event, now: Now) -> list[Action]:
             hear_consumer(group, event, now, out)
         case ShareHeartbeat():
             hear_share_member(group, event, now, out)
+        case StreamsHeartbeat():
+            hear_streams_member(group, event, now, out)
         case StatesInitialized():
             store_initialized(group, event, now, out)
         case ResetStates():
@@ -186,6 +190,8 @@ def _timer_fired(group: Group, event: TimerFired, now: Now, out: list[Action]) -
         case TimerKind.REVOCATION:
             if (rules := _rules_of(group)) is not None:
                 revocation_overdue(group, rules, event.key.member_id, now, out)
+        case TimerKind.FIRST_ASSIGNMENT:
+            delay_ended(group, now, out)
         case _:
             assert_never(event.key.kind)
 

@@ -62,11 +62,8 @@ limited in time.
 
 def join(group: Group, event: JoinRequest, now: Now, out: list[Action]) -> None:
     """Add, update or refuse a member.  Kafka: GroupCoordinator.handleJoinGroup."""
-    if group.share is not None and group.state is not GroupState.DEAD:
-        _refuse(event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, event.member_id, out)
-        return
-    if group.consumer is not None and group.state is not GroupState.DEAD:
-        if not group.consumer.is_empty:
+    if group.newer is not None and group.state is not GroupState.DEAD:
+        if group.consumer is None or not group.consumer.is_empty:
             _refuse(event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, event.member_id, out)
             return
         become_classic(group, out)
