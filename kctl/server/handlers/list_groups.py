@@ -14,11 +14,12 @@ from kctl.security.acls import Operation, ResourceType
 from kctl.server.coordination.consumer_groups.state import ConsumerGroupState
 from kctl.server.coordination.groups.actions import GroupState
 from kctl.server.coordination.groups.coordinator import GroupCoordinator
+from kctl.server.coordination.streams_groups.state import StreamsGroupState
 from kctl.server.loop.slices import release, sliced
 from kctl.server.requests.context import RequestContext
 
 FIRST_VERSION_WITH_TYPES = 5
-_STATES = {state.value.lower(): state.value for state in (*GroupState, *ConsumerGroupState)}
+_STATES = {state.value.lower(): state.value for state in (*GroupState, *ConsumerGroupState, *StreamsGroupState)}
 
 
 class ListGroupsHandler:
