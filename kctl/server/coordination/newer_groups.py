@@ -72,7 +72,7 @@ class Epoch(Protocol):
 
 
 class MemberState(IntEnum):
-    """How far a member is from the target assignment; the values are those in the records."""
+    """How far a member is from the target assignment; the values are those in the records of consumer groups."""
 
     STABLE = 0
     UNREVOKED = 1

@@ -20,6 +20,8 @@ from kctl.server.requests.context import RequestContext
 
 FIRST_VERSION_WITH_TYPES = 5
 _STATES = {state.value.lower(): state.value for state in (*GroupState, *ConsumerGroupState, *StreamsGroupState)}
+_STATES["not_ready"] = StreamsGroupState.NOT_READY.value
+"""Kafka's name in filters."""
 
 
 class ListGroupsHandler:

@@ -59,7 +59,7 @@ class StreamsGroupHeartbeatHandler:
             rebalance_timeout_ms=request.rebalance_timeout_ms,
             topology=topology,
             owned=None if None in tasks else state.TaskSets(*(tasks_in(role or ()) for role in tasks)),
-            has_part_of_owned=any(tasks) and None in tasks,
+            has_part_of_owned=None in tasks and any(role is not None for role in tasks),
             process_id=request.process_id,
             endpoint=None if endpoint is None else state.Endpoint(endpoint.host, endpoint.port),
             endpoint_epoch=request.endpoint_information_epoch,

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any, TypeAlias
 
 from kctl.records.internal import newer_group_records as messages
-from kctl.server.coordination.newer_groups import MEMBER_STATES, MemberState, TargetEpoch
+from kctl.server.coordination.newer_groups import MemberState, TargetEpoch
 from kctl.server.coordination.streams_groups.state import (
     CopartitionGroup,
     Endpoint,
@@ -26,6 +26,14 @@ from kctl.server.coordination.streams_groups.state import (
     Topology,
 )
 
+_STATES = {
+    MemberState.STABLE: 1,
+    MemberState.UNREVOKED: 2,
+    MemberState.UNRELEASED: 3,
+    MemberState.UNKNOWN: 127,
+}
+"""The numbers of states differ from those of consumer groups."""
+_STATES_BY_NUMBER = {number: state for state, number in _STATES.items()}
 Value: TypeAlias = StreamsEpoch | TargetEpoch | StreamsMember | StreamsAssignment | Topology | TaskSets
 
 
@@ -73,7 +81,7 @@ def _assignment_message(value: StreamsAssignment) -> object:
     return messages.StreamsGroupCurrentMemberAssignmentValue(
         member_epoch=value.epoch,
         previous_member_epoch=value.previous_epoch,
-        state=value.state.value,
+        state=_STATES[value.state],
         active_tasks=_with_epochs(value.assigned.active),
         standby_tasks=_current(value.assigned.standby),
         warmup_tasks=_current(value.assigned.warmup),
@@ -168,7 +176,7 @@ def value_in(record_type: RecordType, message: Any) -> Value:
             return StreamsAssignment(
                 epoch=message.member_epoch,
                 previous_epoch=message.previous_member_epoch,
-                state=MEMBER_STATES.get(message.state, MemberState.UNKNOWN),
+                state=_STATES_BY_NUMBER.get(message.state, MemberState.UNKNOWN),
                 assigned=OwnedTasks(
                     _epochs(message.active_tasks, message.member_epoch),
                     tasks_in(message.standby_tasks),

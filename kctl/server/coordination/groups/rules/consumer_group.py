@@ -1,8 +1,4 @@
-"""A group of the consumer protocol as a part of `Group`: regular expressions, static members, conversions.
-
-A group without members becomes one of the other type when a member of the classic or the consumer protocol joins, and
-keeps its offsets.
-"""
+"""A group of the consumer protocol as a part of `Group`: regular expressions, static members, conversion."""
 
 from __future__ import annotations
 
@@ -12,11 +8,10 @@ from kctl.errors import ApiError, ErrorCode
 from kctl.server.coordination.consumer_groups.group import ConsumerGroup
 from kctl.server.coordination.consumer_groups.heartbeat import ConsumerDecision, fence, hear, regexes_resolved
 from kctl.server.coordination.consumer_groups.requests import HeartbeatOutcome, HeartbeatRequest
-from kctl.server.coordination.groups.actions import Action, GroupState, PersistNewerGroup, ResolveRegexes
-from kctl.server.coordination.groups.events import NewerAppend, Now, RegexesResolved
+from kctl.server.coordination.groups.actions import Action, GroupState, ResolveRegexes
+from kctl.server.coordination.groups.events import Now, RegexesResolved
 from kctl.server.coordination.groups.group import Group
 from kctl.server.coordination.groups.rules.newer_group import Rules, fence_members, hear_member, perform
-from kctl.server.coordination.newer_groups import Changes
 
 
 def hear_consumer(group: Group, event: HeartbeatRequest, now: Now, out: list[Action]) -> None:
@@ -57,14 +52,3 @@ def remove_static(group: Group, instance_ids: Iterable[str], now: Now, out: list
     member_ids = [group.consumer.static_members[instance_id] for instance_id in instance_ids]
     if member_ids:
         fence_members(group, RULES, member_ids, now, out)
-
-
-def become_classic(group: Group, out: list[Action]) -> None:
-    """Convert a group without members, since a member of the classic protocol joins."""
-    assert group.consumer is not None
-    assert group.consumer.is_empty
-    tombstones = group.consumer.tombstones()
-    group.newer = None
-    if tombstones:
-        append_id = group.add_pending_append(NewerAppend(Changes(ConsumerGroup()), [], ()))
-        out.append(PersistNewerGroup(append_id, tuple(tombstones), deletes_classic=False))

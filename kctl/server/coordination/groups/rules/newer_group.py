@@ -4,7 +4,8 @@ What a heartbeat changes is applied at once and written as one batch.  Its respo
 as does the response to a heartbeat that changes nothing but sees what is not replicated yet.  If the log refuses the
 batch, the changes are taken back; if nobody knows what becomes of it, memory and log have it both.
 
-A group id has one type.  What differs between the types is in `Rules`.
+A group id has one type.  A group without members becomes one of another type when a member of that joins, and keeps its
+offsets: from classic to consumer or streams, and back.  What differs between the types is in `Rules`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from kctl.server.coordination.groups.actions import (
 )
 from kctl.server.coordination.groups.events import MemberEvent, NewerAppend, Now, TimerKey, TimerKind, Token
 from kctl.server.coordination.groups.group import Group
-from kctl.server.coordination.newer_groups import Decision, Environment, MemberState, RevocationTimer
+from kctl.server.coordination.newer_groups import Changes, Decision, Environment, MemberState, RevocationTimer
 
 RETRY_MS = 500
 """After the log has refused the removal of a member whose time is up.  Kafka: CoordinatorTimer."""
@@ -187,3 +188,16 @@ def start_sessions(group: Group, rules: Rules, now: Now, out: list[Action]) -> N
         if assignment.state is MemberState.UNREVOKED and member_id not in group.revocation_epochs:
             timer = RevocationTimer(member_id, assignment.epoch, member.rebalance_timeout_ms)
             _set_revocation_timer(group, timer, out)
+
+
+def become_classic(group: Group, out: list[Action]) -> bool:
+    """Convert a group without members, since a member of the classic protocol joins; return False if it cannot be."""
+    newer = group.reconciled
+    if newer is None or newer.members:
+        return False
+    tombstones = newer.tombstones()
+    group.newer = None
+    if tombstones:
+        append_id = group.add_pending_append(NewerAppend(Changes(newer), []))
+        out.append(PersistNewerGroup(append_id, tuple(tombstones), deletes_classic=False))
+    return True
