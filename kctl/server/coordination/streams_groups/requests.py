@@ -33,6 +33,13 @@ SUBTOPOLOGIES_MAX = bound(
     "subtopologies",
     on_excess="STREAMS_INVALID_TOPOLOGY",
 )
+TOPOLOGY_TOPICS_MAX = bound(
+    Subject.COORDINATION,
+    "topics in the topology of a streams group, each counted for each subtopology that reads or writes it",
+    2_000,
+    "topics",
+    on_excess="STREAMS_INVALID_TOPOLOGY",
+)
 TOPOLOGY_ELEMENTS_MAX = bound(
     Subject.COORDINATION,
     "topics, properties of internal topics and members of co-partition groups in the topology of a streams group",
@@ -198,7 +205,7 @@ def _check_sizes(request: StreamsHeartbeat) -> None:
 def check_topology_size(subtopologies: Iterable[Subtopology]) -> None:
     """Raise ApiError(STREAMS_INVALID_TOPOLOGY) if a topology is too large to be examined."""
     ids: set[str] = set()
-    elements = size = 0
+    topics = elements = size = 0
     for subtopology in subtopologies:
         if subtopology.subtopology_id in ids:
             raise invalid_topology(f"Subtopology {subtopology.subtopology_id} is listed twice.")
@@ -213,11 +220,14 @@ def check_topology_size(subtopologies: Iterable[Subtopology]) -> None:
             *(text for topic in internal for config in topic.configs for text in config),
         ]
         size += sum(map(len, names))
+        topics += len(subtopology.source_topics) + len(subtopology.repartition_sinks) + len(internal)
         elements += len(names) + sum(1 + sum(map(len, group)) for group in subtopology.copartition_groups)
-        if len(ids) > SUBTOPOLOGIES_MAX or elements > TOPOLOGY_ELEMENTS_MAX or size > TOPOLOGY_BYTES_MAX:
+        is_large = elements > TOPOLOGY_ELEMENTS_MAX or size > TOPOLOGY_BYTES_MAX
+        if len(ids) > SUBTOPOLOGIES_MAX or topics > TOPOLOGY_TOPICS_MAX or is_large:
             raise invalid_topology(
-                f"a topology has at most {SUBTOPOLOGIES_MAX} subtopologies, {TOPOLOGY_ELEMENTS_MAX} topics, properties "
-                f"and members of co-partition groups, and {TOPOLOGY_BYTES_MAX} characters"
+                f"a topology has at most {SUBTOPOLOGIES_MAX} subtopologies, {TOPOLOGY_TOPICS_MAX} topics, "
+                f"{TOPOLOGY_ELEMENTS_MAX} topics, properties and members of co-partition groups, and "
+                f"{TOPOLOGY_BYTES_MAX} characters"
             )
 
 

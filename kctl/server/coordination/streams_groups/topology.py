@@ -11,6 +11,7 @@ Pure.  Kafka: InternalTopicManager, RepartitionTopics, CopartitionedTopicsEnforc
 
 from __future__ import annotations
 
+from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
@@ -112,9 +113,11 @@ def _decide(topology: Topology, existing: Counts) -> dict[str, int]:
     for subtopology in topology.subtopologies.values():
         for topic in subtopology.repartition_sources:
             (fixed if topic.partitions else flexible).add(topic.name)
+    # As in Kafka, all topics whose number is given count in each group of repartition topics alone.
+    given = {known(name) for name in fixed}
     for subtopology in topology.subtopologies.values():
         for topics in subtopology.copartitioned():
-            decided |= _same_counts(topics, fixed, flexible, known)
+            decided |= _same_counts(topics, fixed, flexible, given, known)
     for subtopology in topology.subtopologies.values():
         counts = [known(name) for name in subtopology.read_topics()]
         if not counts:
@@ -126,49 +129,58 @@ def _decide(topology: Topology, existing: Counts) -> dict[str, int]:
 def _repartition_counts(topology: Topology, existing: Counts) -> dict[str, int]:
     """Return the numbers of partitions of repartition topics, before co-partitioning.
 
-    Each round decides at least one topic, and each topic is decided once.
+    A subtopology comes after those that write what it reads, and is visited once; in a loop, what is known counts.
     """
+    subtopologies = topology.subtopologies.values()
     decided = {
         topic.name: topic.partitions
-        for subtopology in topology.subtopologies.values()
+        for subtopology in subtopologies
         for topic in subtopology.repartition_sources
         if topic.partitions
     }
-    undecided = [
-        (name, subtopology)
-        for subtopology in topology.subtopologies.values()
-        for name in subtopology.repartition_sinks
-        if name not in decided
-    ]
-    while undecided:
-        left = []
-        for name, subtopology in undecided:
-            if name in decided:
-                continue
-            counts = [decided.get(topic.name) for topic in subtopology.repartition_sources]
-            counts += [existing(source) for source in subtopology.source_topics]
-            known = [count for count in counts if count is not None]
-            if known:
+    readers: defaultdict[str, list[Subtopology]] = defaultdict(list)
+    waiting = {}
+    for subtopology in subtopologies:
+        undecided = {topic.name for topic in subtopology.repartition_sources if topic.name not in decided}
+        waiting[subtopology.subtopology_id] = len(undecided)
+        for name in undecided:
+            readers[name].append(subtopology)
+    ready = deque(subtopology for subtopology in subtopologies if not waiting[subtopology.subtopology_id])
+    partly = deque(subtopology for subtopology in subtopologies if subtopology.source_topics)
+    done: set[str] = set()
+    while ready or partly:
+        subtopology = (ready or partly).popleft()
+        counts = [decided.get(topic.name) for topic in subtopology.repartition_sources]
+        counts += [existing(name) for name in subtopology.source_topics]
+        known = [count for count in counts if count is not None]
+        if subtopology.subtopology_id in done or not known:
+            continue
+        done.add(subtopology.subtopology_id)
+        for name in subtopology.repartition_sinks:
+            if name not in decided:
                 decided[name] = max(known)
-            else:
-                left.append((name, subtopology))
-        if len(left) == len(undecided):
-            raise invalid_topology(
-                "Failed to compute number of partitions for all repartition topics. There may be loops in the topology "
-                "that cannot be resolved."
-            )
-        undecided = left
-    for subtopology in topology.subtopologies.values():
-        if any(topic.name not in decided for topic in subtopology.repartition_sources):
-            raise invalid_topology(
-                "Failed to compute number of partitions for all repartition topics, because a repartition source topic "
-                "is never used as a sink topic."
-            )
+                for reader in readers[name]:
+                    waiting[reader.subtopology_id] -= 1
+                    (partly if waiting[reader.subtopology_id] else ready).append(reader)
+    if any(name not in decided for subtopology in subtopologies for name in subtopology.repartition_sinks):
+        raise invalid_topology(
+            "Failed to compute number of partitions for all repartition topics. There may be loops in the topology "
+            "that cannot be resolved."
+        )
+    if any(topic.name not in decided for subtopology in subtopologies for topic in subtopology.repartition_sources):
+        raise invalid_topology(
+            "Failed to compute number of partitions for all repartition topics, because a repartition source topic is "
+            "never used as a sink topic."
+        )
     return decided
 
 
 def _same_counts(
-    topics: Collection[str], fixed: Collection[str], flexible: Collection[str], known: Callable[[str], int]
+    topics: Collection[str],
+    fixed: Collection[str],
+    flexible: Collection[str],
+    given: Collection[int],
+    known: Callable[[str], int],
 ) -> dict[str, int]:
     """Return the number of partitions of the repartition topics of a co-partition group."""
     repartitioned = {name: known(name) for name in topics if name in fixed or name in flexible}
@@ -176,10 +188,9 @@ def _same_counts(
     if not topics:
         return {}
     if others:
-        count = _same(others, others)
+        count = _same(others.values(), others)
     elif fixed:
-        # As in Kafka, all topics whose number is given count, also those of other groups.
-        count = _same({name: known(name) for name in fixed}, repartitioned)
+        count = _same(given, repartitioned)
     else:
         count = max(repartitioned.values())
     for name, own in sorted(repartitioned.items()):
@@ -192,9 +203,10 @@ def _same_counts(
     return dict.fromkeys(repartitioned, count)
 
 
-def _same(counts: Mapping[str, int], named: Mapping[str, int]) -> int:
-    if len(set(counts.values())) == 1:
-        return next(iter(counts.values()))
+def _same(counts: Iterable[int], named: Mapping[str, int]) -> int:
+    different = set(counts)
+    if len(different) == 1:
+        return different.pop()
     text = ", ".join(f"{name}={count}" for name, count in sorted(named.items()))
     message = f"Following topics do not have the same number of partitions: [{{{text}}}]"
     raise _Problem(Status.INCORRECTLY_PARTITIONED_TOPICS, message)
