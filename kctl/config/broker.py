@@ -13,7 +13,7 @@ from typing import Any
 from kctl.config.definition import Problem, Property, properties_of
 from kctl.config.subjects.authorization import AuthorizationProperties
 from kctl.config.subjects.coordination import CoordinationProperties
-from kctl.config.subjects.groups import GroupProperties, ShareGroupProperties
+from kctl.config.subjects.groups import GroupProperties, ShareGroupProperties, StreamsGroupProperties
 from kctl.config.subjects.logs import LogProperties
 from kctl.config.subjects.monitoring import MetricsProperties, RequestLogProperties
 from kctl.config.subjects.network import NetworkProperties
@@ -40,6 +40,7 @@ class BrokerConfig(
     ReplicationProperties,
     GroupProperties,
     ShareGroupProperties,
+    StreamsGroupProperties,
     TransactionProperties,
     QuotaProperties,
     MetricsProperties,

@@ -89,6 +89,10 @@ KRAFT_PROPERTIES = {
     "group.share.session.timeout.ms": "6000",
     "group.share.min.heartbeat.interval.ms": "100",
     "group.share.heartbeat.interval.ms": "200",
+    "group.streams.min.session.timeout.ms": "1000",
+    "group.streams.session.timeout.ms": "6000",
+    "group.streams.min.heartbeat.interval.ms": "100",
+    "group.streams.heartbeat.interval.ms": "200",
 }
 CLUSTER_ID = "a2N0bC10ZXN0cy1rcmFmdA"
 
@@ -204,6 +208,12 @@ def _is_kraft(version: str) -> bool:
 def java_command(version: str, main_class: str, args: Sequence[str | Path], *, log_level: str = "ERROR") -> list[str]:
     """The command line that runs a class of that Kafka version, or the program in a Java source file of these tests."""
     return _java(jars(version), main_class, args, log_level)
+
+
+def streams_command(program: Path, args: Sequence[str | Path]) -> list[str]:
+    """The command line that runs an application of Kafka Streams in a Java source file of these tests."""
+    folder = _fetched(cache_folder() / f"kafka-streams-{NEWEST_BROKER}", {"kafka-streams": NEWEST_BROKER})
+    return _java(folder, str(program), args, "ERROR")
 
 
 def _java(

@@ -30,11 +30,10 @@ from kctl.records.internal.topics import (
     decode_offsets_key,
 )
 from kctl.records.salvage import cut_all
-from kctl.server.coordination.consumer_groups import records as consumer_groups
 from kctl.server.coordination.groups.config import GroupConfig
+from kctl.server.coordination.groups.newer_records import decode_key, decode_value
 from kctl.server.coordination.groups.records import GroupPlayback
 from kctl.server.coordination.replay import PartitionReplay
-from kctl.server.coordination.share_groups import records as share_groups
 from tests.property.examples import examples
 
 GROUPS = ("g", "another-group", "gruppe-ä")
@@ -94,15 +93,10 @@ class Reference:
 
     def _newer_group(self, key: bytes, value: bytes | None) -> None:
         """Damage can make the key one of a consumer or share group, into which the group is converted."""
-        consumer, share = consumer_groups.decode_key(key), share_groups.decode_key(key)
-        if value is None or (consumer is None and share is None):
-            return
-        if consumer is not None:
-            consumer_groups.decode_value(consumer[1].type, value)
-            self.generations.pop(consumer[0], None)
-        elif share is not None:
-            share_groups.decode_value(share[1].type, value)
-            self.generations.pop(share[0], None)
+        newer = decode_key(key)
+        if value is not None and newer is not None:
+            decode_value(newer[1].type, value)
+            self.generations.pop(newer[0], None)
 
     def _commit(self, at: tuple[str, TopicPartition], value: bytes | None) -> None:
         if value is None:

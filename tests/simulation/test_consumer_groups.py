@@ -30,7 +30,7 @@ from kctl.server.coordination.groups.actions import (
     Action,
     CancelTimer,
     Discard,
-    PersistConsumerGroup,
+    PersistNewerGroup,
     PersistTombstones,
     ResolveRegexes,
     Respond,
@@ -48,7 +48,8 @@ from kctl.server.coordination.groups.events import (
     TimerKey,
 )
 from kctl.server.coordination.groups.group import Group
-from kctl.server.coordination.groups.records import GroupPlayback, consumer_group_records, tombstones
+from kctl.server.coordination.groups.newer_records import newer_group_records
+from kctl.server.coordination.groups.records import GroupPlayback, tombstones
 from kctl.server.coordination.groups.step import step
 from kctl.system.steps import run_at_once
 from tests.property.examples import share_of
@@ -194,11 +195,11 @@ class Run:
                 assert isinstance(token, Client)
                 assert isinstance(outcome, HeartbeatOutcome)
                 self._respond(token, outcome)
-            case PersistConsumerGroup():
+            case PersistNewerGroup():
                 self._append(action, inbox)
             case PersistTombstones():
                 gone = tombstones("g", (), is_group_gone=action.is_group_gone, timestamp_ms=0)
-                self._log.append(gone + consumer_group_records("g", action.consumer, 0))
+                self._log.append(gone + newer_group_records("g", action.newer, 0))
             case ScheduleTimer(key, delay_ms):
                 self._timers[key] = self.now_ms + delay_ms
             case CancelTimer(key):
@@ -212,13 +213,13 @@ class Run:
             case _:
                 raise AssertionError(action)
 
-    def _append(self, action: PersistConsumerGroup, inbox: deque[Event]) -> None:
+    def _append(self, action: PersistNewerGroup, inbox: deque[Event]) -> None:
         chance = 1.0 if self.is_quiet else self.chance.random()
         if chance < 0.05:
             inbox.append(AppendDone(action.append_id, ErrorCode.NOT_ENOUGH_REPLICAS, is_written=False))
             return
         deleted = tombstones("g", (), is_group_gone=action.deletes_classic, timestamp_ms=0)
-        self._log.append(deleted + consumer_group_records("g", action.changes, 0))
+        self._log.append(deleted + newer_group_records("g", action.changes, 0))
         if chance < 0.4:
             self._appends.append((action.append_id, len(self._log)))
             return

@@ -20,17 +20,17 @@ from kctl.records.header import Record, parse_header
 from kctl.server.coordination.groups.actions import (
     CancelTimer,
     InitializeStates,
-    PersistShareGroup,
+    PersistNewerGroup,
     Respond,
     ScheduleTimer,
 )
 from kctl.server.coordination.groups.config import GroupConfig
 from kctl.server.coordination.groups.events import AppendDone, Event, GroupLoaded, Now, TimerFired, TimerKey
 from kctl.server.coordination.groups.group import Group
+from kctl.server.coordination.groups.newer_records import newer_group_records
 from kctl.server.coordination.groups.records import GroupPlayback
 from kctl.server.coordination.groups.step import step
 from kctl.server.coordination.share_groups.group import NamedPartitions
-from kctl.server.coordination.share_groups.records import share_group_records
 from kctl.server.coordination.share_groups.requests import (
     ShareGroupSettings,
     ShareHeartbeat,
@@ -101,7 +101,7 @@ class Run:
                     case Respond():
                         assert isinstance(action.outcome, ShareOutcome)
                         outcomes.append(action.outcome)
-                    case PersistShareGroup():
+                    case PersistNewerGroup():
                         inbox.append(self.append(action))
                     case ScheduleTimer():
                         self.timers[action.key] = self.now_ms + action.delay_ms
@@ -113,11 +113,11 @@ class Run:
                         raise AssertionError(action)
         return outcomes
 
-    def append(self, action: PersistShareGroup) -> AppendDone:
+    def append(self, action: PersistNewerGroup) -> AppendDone:
         fate = self.chance.random() if self.has_faults else 1
         if fate < 0.1:
             return AppendDone(action.append_id, ErrorCode.NOT_ENOUGH_REPLICAS, is_written=False)
-        self.log += share_group_records("g", action.changes, self.now_ms)
+        self.log += newer_group_records("g", action.changes, self.now_ms)
         error = ErrorCode.REQUEST_TIMED_OUT if fate < 0.15 else ErrorCode.NONE
         return AppendDone(action.append_id, error, len(self.log))
 
@@ -187,7 +187,7 @@ class Run:
             assert stored is None
             return
         assert stored is not None
-        assert stored.saved() == share.saved()
+        assert stored.values() == share.values()
         assert share.epoch.epoch >= self.group_epoch
         self.group_epoch = share.epoch.epoch
         assert share.target.epoch <= share.epoch.epoch

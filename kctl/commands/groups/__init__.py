@@ -19,6 +19,8 @@ app = typer.Typer(
             "delete-offsets": "deletion",
             "reset-offsets": "resets",
             "reset-streams": "streams",
+            "tasks": "streams_groups",
+            "topology": "streams_groups",
             "restore": "backups",
             "export": "documents",
             "import": "documents",

@@ -13,7 +13,10 @@ from kctl.errors import ApiError, ErrorCode
 CLASSIC_PROTOCOL = "classic"
 CONSUMER_PROTOCOL = "consumer"
 SHARE_PROTOCOL = "share"
-_NEWER_PROTOCOLS = {CONSUMER_PROTOCOL, SHARE_PROTOCOL}
+STREAMS_PROTOCOL = "streams"
+_NEWER_PROTOCOLS = {CONSUMER_PROTOCOL, SHARE_PROTOCOL, STREAMS_PROTOCOL}
+CONFIGURED_PROTOCOLS = {SHARE_PROTOCOL, STREAMS_PROTOCOL}
+"""The protocols whose groups have properties of their own."""
 _ASSIGNORS = ("uniform", "range")
 
 
@@ -51,13 +54,13 @@ class GroupProperties:
         "group.coordinator.rebalance.protocols",
         LIST,
         Rule(
-            "classic, with consumer, share or both after it",
+            "classic, and any of consumer, share and streams after it",
             lambda values: {CLASSIC_PROTOCOL} <= set(values) <= {CLASSIC_PROTOCOL, *_NEWER_PROTOCOLS},
-            (CLASSIC_PROTOCOL, CONSUMER_PROTOCOL, SHARE_PROTOCOL),
+            (CLASSIC_PROTOCOL, CONSUMER_PROTOCOL, SHARE_PROTOCOL, STREAMS_PROTOCOL),
         ),
         default=(CLASSIC_PROTOCOL,),
-        doc="Protocols of groups. With consumer, the broker also serves groups of KIP-848, with share of KIP-932. "
-        "Kafka 2.8 knows neither: all brokers of the cluster must be of kctl.",
+        doc="Protocols of groups. With consumer, the broker also serves groups of KIP-848, with share of KIP-932, with "
+        "streams of KIP-1071. Kafka 2.8 knows none of them: all brokers of the cluster must be of kctl.",
     )
     group_consumer_session_timeout_ms: int = prop(
         "group.consumer.session.timeout.ms",
@@ -332,6 +335,56 @@ class ShareGroupProperties:
     )
 
 
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
+class StreamsGroupProperties:
+    """Limits of streams groups."""
+
+    __slots__ = ()
+
+    group_streams_session_timeout_ms: int = prop(
+        "group.streams.session.timeout.ms",
+        INT,
+        at_least(1),
+        default=45000,
+        doc="Time after which a member of a streams group without heartbeats is removed.",
+    )
+    group_streams_heartbeat_interval_ms: int = prop(
+        "group.streams.heartbeat.interval.ms",
+        INT,
+        at_least(1),
+        default=5000,
+        doc="Interval of the heartbeats of members of streams groups.",
+    )
+    group_streams_max_size: int = prop(
+        "group.streams.max.size",
+        INT,
+        at_least(1),
+        default=INT_MAX,
+        doc="Maximum number of members of a streams group; at most 1,000.",
+    )
+    group_streams_num_standby_replicas: int = prop(
+        "group.streams.num.standby.replicas",
+        INT,
+        in_range(0, 10),
+        default=0,
+        doc="Number of standby tasks of each task with state.",
+    )
+    group_streams_initial_rebalance_delay_ms: int = prop(
+        "group.streams.initial.rebalance.delay.ms",
+        INT,
+        at_least(0),
+        default=3000,
+        doc="Delay of the first assignment of a streams group, for more members to join.",
+    )
+    group_streams_assignment_interval_ms: int = prop(
+        "group.streams.assignment.interval.ms",
+        INT,
+        at_least(0),
+        default=1000,
+        doc="Minimum time between two assignments of a streams group.",
+    )
+
+
 # The properties of a group (resources of type GROUP), which override those of the broker. Kafka: GroupConfig (4.3).
 
 
@@ -417,6 +470,46 @@ class GroupConfig:
         BOOLEAN,
         default=True,
         doc="Whether members of the share group may renew the locks of records (KIP-1222).",
+    )
+    streams_session_timeout_ms: int = prop(
+        "streams.session.timeout.ms",
+        INT,
+        in_range(1, 3600000),
+        default=45000,
+        server="group.streams.session.timeout.ms",
+        doc="Time after which a member of the streams group without heartbeats is removed.",
+    )
+    streams_heartbeat_interval_ms: int = prop(
+        "streams.heartbeat.interval.ms",
+        INT,
+        in_range(1, 3600000),
+        default=5000,
+        server="group.streams.heartbeat.interval.ms",
+        doc="Interval of the heartbeats of members of the streams group.",
+    )
+    streams_num_standby_replicas: int = prop(
+        "streams.num.standby.replicas",
+        INT,
+        in_range(0, 10),
+        default=0,
+        server="group.streams.num.standby.replicas",
+        doc="Number of standby tasks of each task with state.",
+    )
+    streams_initial_rebalance_delay_ms: int = prop(
+        "streams.initial.rebalance.delay.ms",
+        INT,
+        in_range(0, 3600000),
+        default=3000,
+        server="group.streams.initial.rebalance.delay.ms",
+        doc="Delay of the first assignment of the streams group, for more members to join.",
+    )
+    streams_assignment_interval_ms: int = prop(
+        "streams.assignment.interval.ms",
+        INT,
+        in_range(0, 3600000),
+        default=1000,
+        server="group.streams.assignment.interval.ms",
+        doc="Minimum time between two assignments of the streams group.",
     )
 
 

@@ -1,6 +1,6 @@
 """StreamsGroupDescribe (key 89, version 0): state, topology and members of streams groups (KIP-1071).
 
-New in Kafka 4.1.  Only the client supports it.
+New in Kafka 4.1.
 """
 
 from __future__ import annotations

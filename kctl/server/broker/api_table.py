@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kctl.config.subjects.groups import CONSUMER_PROTOCOL, SHARE_PROTOCOL
+from kctl.config.subjects.groups import CONSUMER_PROTOCOL, SHARE_PROTOCOL, STREAMS_PROTOCOL
 from kctl.model import GROUP_METADATA_TOPIC
 from kctl.records.compiled.fetch_frame import read_plain_fetch
 from kctl.records.compiled.produce_frame import read_plain_produce
@@ -78,6 +78,8 @@ from kctl.server.handlers.share_fetch import ShareFetchHandler
 from kctl.server.handlers.share_group_describe import ShareGroupDescribeHandler
 from kctl.server.handlers.share_group_heartbeat import ShareGroupHeartbeatHandler
 from kctl.server.handlers.stop_replica import StopReplicaHandler
+from kctl.server.handlers.streams_group_describe import StreamsGroupDescribeHandler
+from kctl.server.handlers.streams_group_heartbeat import StreamsGroupHeartbeatHandler
 from kctl.server.handlers.sync_group import SyncGroupHandler
 from kctl.server.handlers.txn_offset_commit import TxnOffsetCommitHandler
 from kctl.server.handlers.update_features import UpdateFeaturesHandler
@@ -126,6 +128,16 @@ VERSIONS_OF_SHARE_GROUPS = {
 }
 """What members of share groups and their brokers need (KIP-932)."""
 
+VERSIONS_OF_STREAMS_GROUPS = {
+    "streams_group_heartbeat": range(1),
+    "streams_group_describe": range(1),
+    "list_groups": range(6),
+    "metadata": range(13),
+    "offset_commit": range(10),
+    "offset_fetch": range(10),
+}
+"""What members of streams groups need (KIP-1071)."""
+
 
 def register_handlers(
     dispatcher: Dispatcher,
@@ -144,6 +156,8 @@ def register_handlers(
         newer |= VERSIONS_OF_THE_CONSUMER_PROTOCOL
     if SHARE_PROTOCOL in protocols:
         newer |= VERSIONS_OF_SHARE_GROUPS
+    if STREAMS_PROTOCOL in protocols:
+        newer |= VERSIONS_OF_STREAMS_GROUPS
 
     def serve(name: str, handler: Handler) -> None:
         dispatcher.register(name, handler, served=newer.get(name))
@@ -159,6 +173,9 @@ def register_handlers(
         _register_consumer_groups(serve, base, parts)
     if SHARE_PROTOCOL in protocols:
         _register_share_groups(serve, base, parts)
+    if STREAMS_PROTOCOL in protocols:
+        serve("streams_group_heartbeat", StreamsGroupHeartbeatHandler(parts.groups, parts.auto_topics).handle)
+        serve("streams_group_describe", StreamsGroupDescribeHandler(parts.groups).handle)
     _register_transactions(serve, base, parts)
     _register_security(serve, parts, authorizer)
 

@@ -15,8 +15,9 @@ from kctl.protocol.apis.alter_share_group_offsets import (
     TopicResult,
 )
 from kctl.security.acls import Operation, ResourceType
-from kctl.server.coordination.consumer_groups.state import ClusterTopics
 from kctl.server.coordination.groups.coordinator import GroupCoordinator
+from kctl.server.coordination.newer_groups import ClusterTopics
+from kctl.server.coordination.share_groups.group import ShareGroup
 from kctl.server.requests.context import RequestContext
 from kctl.server.share_partitions.values import ShareKey
 
@@ -38,7 +39,7 @@ class AlterShareGroupOffsetsHandler:
             context.check(Operation.READ, ResourceType.GROUP, request.group_id)
             # Kafka creates a group that does not exist.
             is_missing = self._coordinator.is_missing(request.group_id)
-            if not is_missing and not self._coordinator.find_share_group(request.group_id).is_empty:
+            if not is_missing and not self._coordinator.find(request.group_id, ShareGroup).is_empty:
                 raise ApiError(ErrorCode.NON_EMPTY_GROUP)
             denied = context.denied(Operation.READ, ResourceType.TOPIC, [topic.topic_name for topic in request.topics])
             for topic in request.topics:

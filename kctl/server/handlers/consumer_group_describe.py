@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from uuid import UUID
 
-from kctl.errors import ErrorCode
+from kctl.errors import ApiError, ErrorCode
 from kctl.limits import DESCRIBED_BYTES_MAX, SLICE_OBJECTS
 from kctl.protocol.apis.consumer_group_describe import (
     Assignment,
@@ -23,8 +23,9 @@ from kctl.protocol.apis.consumer_group_describe import (
 )
 from kctl.security.acls import Operation, ResourceType
 from kctl.server.coordination.consumer_groups.group import ConsumerGroup
-from kctl.server.coordination.consumer_groups.state import ClusterTopics, PartitionEpochs
+from kctl.server.coordination.consumer_groups.state import PartitionEpochs
 from kctl.server.coordination.groups.coordinator import GroupCoordinator
+from kctl.server.coordination.newer_groups import ClusterTopics
 from kctl.server.loop.slices import sliced
 from kctl.server.requests.context import RequestContext
 from kctl.server.requests.outcomes import NOT_REQUESTED, authorized_operations
@@ -67,11 +68,10 @@ class ConsumerGroupDescribeHandler:
     def _describe(self, group_id: str, context: RequestContext) -> DescribedGroup:
         if not context.allows(Operation.DESCRIBE, ResourceType.GROUP, group_id):
             return _failed(group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED)
-        error, group = self._coordinator.describe_consumer_group(group_id)
-        if group is None:
-            missing = error is ErrorCode.GROUP_ID_NOT_FOUND
-            what = "is not a consumer group" if self._coordinator.has(group_id) else "not found"
-            return _failed(group_id, error, f"Group {group_id} {what}." if missing else None)
+        try:
+            group = self._coordinator.find(group_id, ConsumerGroup)
+        except ApiError as error:
+            return _failed(group_id, error.code, error.message)
         members = [self._member(group, member_id) for member_id in group.members]
         if context.denied(Operation.DESCRIBE, ResourceType.TOPIC, _topics_of(members)):
             message = "The group has described topic(s) that the client is not authorized to describe."

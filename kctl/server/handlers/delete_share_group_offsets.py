@@ -12,8 +12,9 @@ from kctl.protocol.apis.delete_share_group_offsets import (
     TopicResult,
 )
 from kctl.security.acls import Operation, ResourceType
-from kctl.server.coordination.consumer_groups.state import ClusterTopics
 from kctl.server.coordination.groups.coordinator import GroupCoordinator
+from kctl.server.coordination.newer_groups import ClusterTopics
+from kctl.server.coordination.share_groups.group import ShareGroup
 from kctl.server.requests.context import RequestContext
 
 
@@ -31,7 +32,7 @@ class DeleteShareGroupOffsetsHandler:
         results: list[TopicResult] = []
         try:
             context.check(Operation.DELETE, ResourceType.GROUP, request.group_id)
-            share = self._coordinator.find_share_group(request.group_id)
+            share = self._coordinator.find(request.group_id, ShareGroup)
             if not share.is_empty:
                 raise ApiError(ErrorCode.NON_EMPTY_GROUP)
             known = {named.name: topic_id for topic_id, named in share.partitions.known().items()}

@@ -27,7 +27,7 @@ from kctl.config.described import (
 )
 from kctl.config.dynamic import ConfigView
 from kctl.config.kinds import ConfigType
-from kctl.config.subjects.groups import SHARE_PROTOCOL
+from kctl.config.subjects.groups import CONFIGURED_PROTOCOLS
 from kctl.errors import ApiError, ErrorCode, ZooKeeperError
 from kctl.limits import DESCRIBED_BYTES_MAX, Subject, bound
 from kctl.model import topic_name_problem
@@ -123,7 +123,7 @@ class DescribeConfigsHandler:
                 self._check_topic(name)
             elif kind == ResourceType.BROKER_LOGGER or (kind == ResourceType.BROKER and name):
                 check_this_broker(name, self._broker_id)
-            elif kind == ResourceType.GROUP and SHARE_PROTOCOL in self._protocols:
+            elif kind == ResourceType.GROUP and CONFIGURED_PROTOCOLS.intersection(self._protocols):
                 pass
             elif kind != ResourceType.BROKER:
                 raise ApiError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {kind}")

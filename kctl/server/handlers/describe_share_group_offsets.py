@@ -23,8 +23,9 @@ from kctl.protocol.apis.describe_share_group_offsets import (
     ShareTopic,
 )
 from kctl.security.acls import Operation, ResourceType
-from kctl.server.coordination.consumer_groups.state import ClusterTopics
 from kctl.server.coordination.groups.coordinator import GroupCoordinator
+from kctl.server.coordination.newer_groups import ClusterTopics
+from kctl.server.coordination.share_groups.group import ShareGroup as StoredShareGroup
 from kctl.server.coordination.share_groups.ports import GroupShareStates
 from kctl.server.coordination.share_state.state import ShareState
 from kctl.server.loop.slices import Slices
@@ -85,7 +86,7 @@ class DescribeShareGroupOffsetsHandler:
         known: dict[str, tuple[UUID, frozenset[int]]] = {}
         # Kafka describes a group that does not exist as one that has begun nothing.
         if not self._coordinator.is_missing(requested.group_id):
-            share = self._coordinator.find_share_group(requested.group_id)
+            share = self._coordinator.find(requested.group_id, StoredShareGroup)
             known = {name: (topic_id, numbers) for topic_id, (name, numbers) in share.partitions.initialized.items()}
         names: Iterable[tuple[str, list[int]]] = ((name, sorted(numbers)) for name, (_, numbers) in known.items())
         if requested.topics is not None:

@@ -14,11 +14,14 @@ from kctl.security.acls import Operation, ResourceType
 from kctl.server.coordination.consumer_groups.state import ConsumerGroupState
 from kctl.server.coordination.groups.actions import GroupState
 from kctl.server.coordination.groups.coordinator import GroupCoordinator
+from kctl.server.coordination.streams_groups.state import StreamsGroupState
 from kctl.server.loop.slices import release, sliced
 from kctl.server.requests.context import RequestContext
 
 FIRST_VERSION_WITH_TYPES = 5
-_STATES = {state.value.lower(): state.value for state in (*GroupState, *ConsumerGroupState)}
+_STATES = {state.value.lower(): state.value for state in (*GroupState, *ConsumerGroupState, *StreamsGroupState)}
+_STATES["not_ready"] = StreamsGroupState.NOT_READY.value
+"""Kafka's name in filters."""
 
 
 class ListGroupsHandler:

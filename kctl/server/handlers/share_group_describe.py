@@ -19,8 +19,8 @@ from kctl.protocol.apis.share_group_describe import (
     TopicPartitions,
 )
 from kctl.security.acls import Operation, ResourceType
-from kctl.server.coordination.consumer_groups.state import ClusterTopics
 from kctl.server.coordination.groups.coordinator import GroupCoordinator
+from kctl.server.coordination.newer_groups import ClusterTopics
 from kctl.server.coordination.share_groups.assignor import SIMPLE
 from kctl.server.coordination.share_groups.group import ShareGroup
 from kctl.server.loop.slices import sliced
@@ -51,7 +51,7 @@ class ShareGroupDescribeHandler:
                 if left < 0:
                     raise ApiError(ErrorCode.INVALID_REQUEST)
                 context.check(Operation.DESCRIBE, ResourceType.GROUP, group_id)
-                group = self._describe(group_id, self._coordinator.find_share_group(group_id), context)
+                group = self._describe(group_id, self._coordinator.find(group_id, ShareGroup), context)
                 if request.include_authorized_operations:
                     group.authorized_operations = authorized_operations(context, ResourceType.GROUP, group_id)
                 left -= sum(map(_bytes_of, group.members))

@@ -40,6 +40,7 @@ from kctl.server.coordination.groups.coordinator import GroupCoordinator
 from kctl.server.coordination.share_groups.requests import ShareGroupSettings
 from kctl.server.coordination.share_state.client import ShareStateClient
 from kctl.server.coordination.share_state.coordinator import ShareCoordinator, ShareCoordinatorConfig
+from kctl.server.coordination.streams_groups.requests import StreamsGroupSettings
 from kctl.server.coordination.transactions.coordinator import TransactionCoordinator
 from kctl.server.coordination.transactions.markers import MarkerSender
 from kctl.server.coordination.transactions.partition_markers import PartitionMarkers
@@ -234,7 +235,11 @@ def assemble(
     )
     groups = GroupCoordinator(
         broker_id=broker_id,
-        config=GroupConfig.of(config, lambda group_id: _share_group_settings(base.configs, group_id)),
+        config=GroupConfig.of(
+            config,
+            lambda group_id: _share_group_settings(base.configs, group_id),
+            lambda group_id: _streams_group_settings(base.configs, group_id),
+        ),
         offsets_log=InternalLog(
             replicas, base.metadata, base.produce_purgatory, load_buffer_bytes=config.offsets_load_buffer_size
         ),
@@ -366,6 +371,18 @@ def _share_group_settings(configs: ConfigView, group_id: str) -> ShareGroupSetti
         heartbeat_interval_ms=config.share_heartbeat_interval_ms,
         max_size=broker.group_share_max_size,
         assignment_interval_ms=broker.group_share_assignment_interval_ms,
+    )
+
+
+def _streams_group_settings(configs: ConfigView, group_id: str) -> StreamsGroupSettings:
+    config = configs.group(group_id)
+    return StreamsGroupSettings(
+        session_timeout_ms=config.streams_session_timeout_ms,
+        heartbeat_interval_ms=config.streams_heartbeat_interval_ms,
+        max_size=configs.current.group_streams_max_size,
+        num_standby_replicas=config.streams_num_standby_replicas,
+        initial_rebalance_delay_ms=config.streams_initial_rebalance_delay_ms,
+        assignment_interval_ms=config.streams_assignment_interval_ms,
     )
 
 

@@ -43,16 +43,10 @@ from kctl.protocol.consumer_protocol import ConsumerProtocolSubscription, encode
 from kctl.records.batch import iterate_records
 from kctl.records.header import Record
 from kctl.records.salvage import cut_all
-from kctl.server.coordination.consumer_groups.records import decode_key, decode_value, encode_key, encode_value
-from kctl.server.coordination.consumer_groups.state import (
-    Change,
-    GroupEpoch,
-    MemberAssignment,
-    RecordType,
-    ResolvedRegex,
-    TargetEpoch,
-)
+from kctl.server.coordination.consumer_groups.state import MemberAssignment, RecordType, ResolvedRegex
 from kctl.server.coordination.consumer_groups.topics import topics_hash
+from kctl.server.coordination.groups.newer_records import decode_key, decode_value, encode_key, encode_value
+from kctl.server.coordination.newer_groups import Change, GroupEpoch, TargetEpoch
 from tests.integration.clients.confluent import Confluent
 from tests.integration.jvm.side_by_side import comparable
 from tests.peers import probe

@@ -89,8 +89,9 @@ from kctl.protocol.consumer_protocol import ConsumerProtocolSubscription, encode
 from kctl.records.batch import iterate_records
 from kctl.records.header import Record
 from kctl.records.salvage import cut_all
-from kctl.server.coordination.share_groups import records as group_records
-from kctl.server.coordination.share_groups.group import Change, RecordType
+from kctl.server.coordination.groups import newer_records as group_records
+from kctl.server.coordination.newer_groups import Change
+from kctl.server.coordination.share_groups.group import RecordType
 from kctl.server.coordination.share_state.records import decode_record, state_record
 from kctl.server.coordination.share_state.state import Snapshot, Update
 from tests.integration.clients.confluent import Confluent
@@ -620,7 +621,7 @@ def test_records_of_apache_kafka_are_read_and_written_again(played: Played) -> N
     types = set()
     for record in read_records(logs / "__consumer_offsets-0"):
         decoded = group_records.decode_key(record.key or b"")
-        if decoded is None:
+        if decoded is None or not isinstance(decoded[1].type, RecordType):
             continue
         group_id, key = decoded
         types.add(key.type)
@@ -647,7 +648,7 @@ def test_records_have_the_keys_of_those_of_apache_kafka(played: Played) -> None:
     groups, states = {}, {}
     for who, (logs, _, _) in played.items():
         keys = [group_records.decode_key(record.key or b"") for record in read_records(logs / "__consumer_offsets-0")]
-        groups[who] = {decoded for decoded in keys if decoded is not None}
+        groups[who] = {found for found in keys if found is not None and isinstance(found[1].type, RecordType)}
         records = read_records(logs / "__share_group_state-0")
         changes = [decode_record(record.key or b"", record.value) for record in records]
         states[who] = {(decoded[0].group_id, decoded[0].partition) for decoded in changes if decoded is not None}

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from kctl.errors import ErrorCode
 from kctl.model import ZERO_UUID, ProducerIdAndEpoch, TopicPartition
+from kctl.server.coordination.consumer_groups.group import ConsumerGroup
 from kctl.server.coordination.consumer_groups.requests import (
     MEMBERS_MAX,
     OWNED_PARTITIONS_MAX,
@@ -83,8 +84,7 @@ class Cluster:
         return (await settled(self.coordinator.commit("g", request)))[T0]
 
     def members(self) -> set[str]:
-        _, group = self.coordinator.describe_consumer_group("g")
-        return set() if group is None else set(group.members)
+        return set(self.coordinator.find("g", ConsumerGroup).members)
 
     async def overview(self) -> list[tuple[str, str, str]]:
         _, groups = await self.coordinator.groups()
@@ -186,8 +186,7 @@ def test_members_that_join_within_the_interval_are_assigned_together() -> None:
         assert (await cluster.heard("c")).member_epoch == 2
         await asyncio.sleep(1)
         assert (await cluster.heard("a", 2, owned={IDS["t"]: ALL})).assignment == {IDS["t"]: frozenset({0, 1})}
-        _, group = cluster.coordinator.describe_consumer_group("g")
-        assert group is not None
+        group = cluster.coordinator.find("g", ConsumerGroup)
         assert (group.epoch.epoch, group.target.epoch) == (4, 4)
 
     play(story, assignment_interval_ms=900)
@@ -240,11 +239,9 @@ def test_group_goes_on_with_another_coordinator() -> None:
         await cluster.heard("b", topic_regex="t|u", topic_names=None)
         await asyncio.sleep(0.1)
         await cluster.heard("a", 1, owned={})
-        _, before = cluster.coordinator.describe_consumer_group("g")
+        before = cluster.coordinator.find("g", ConsumerGroup)
         other = await reload(cluster)
-        _, after = other.coordinator.describe_consumer_group("g")
-        assert before is not None
-        assert after is not None
+        after = other.coordinator.find("g", ConsumerGroup)
         assert list(before.values()) == list(after.values())
         assert after.regexes["t|u"].topics == {"t", "u"}
         await asyncio.sleep(7)

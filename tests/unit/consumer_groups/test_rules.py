@@ -13,9 +13,10 @@ from kctl.errors import ApiError, ErrorCode
 from kctl.server.coordination.consumer_groups.assignors import Subscriber, Targets, assign_ranges
 from kctl.server.coordination.consumer_groups.balancing import assign_uniformly
 from kctl.server.coordination.consumer_groups.reconciliation import Goal, reconcile
-from kctl.server.coordination.consumer_groups.state import NEW_MEMBER, MemberState
+from kctl.server.coordination.consumer_groups.state import NEW_MEMBER
 from kctl.server.coordination.consumer_groups.topics import topic_hash
 from kctl.server.coordination.consumer_groups.xxh3 import xxh3_64
+from kctl.server.coordination.newer_groups import MemberState
 from tests.property.examples import share_of
 from tests.rows import for_rows
 
@@ -193,7 +194,7 @@ def goal(**fields: object) -> Goal:
 
 def test_member_waits_for_what_others_own() -> None:
     waiting = reconcile(NEW_MEMBER, goal(is_free=lambda topic_id, number: number == 0))
-    assert (waiting.state, waiting.epoch, waiting.assigned) == (MemberState.UNRELEASED_PARTITIONS, 5, {A: {0: 5}})
+    assert (waiting.state, waiting.epoch, waiting.assigned) == (MemberState.UNRELEASED, 5, {A: {0: 5}})
     done = reconcile(waiting, goal())
     assert (done.state, done.assigned, done.previous_epoch) == (MemberState.STABLE, {A: {0: 5, 1: 5}}, 5)
     assert reconcile(done, goal()) == done
@@ -202,7 +203,7 @@ def test_member_waits_for_what_others_own() -> None:
 def test_member_revokes_before_it_gets_more_and_keeps_its_epoch_meanwhile() -> None:
     held = replace(NEW_MEMBER, epoch=4, previous_epoch=3, assigned={A: {1: 2, 2: 4}})
     revoking = reconcile(held, goal())
-    assert (revoking.state, revoking.epoch) == (MemberState.UNREVOKED_PARTITIONS, 4)
+    assert (revoking.state, revoking.epoch) == (MemberState.UNREVOKED, 4)
     assert (revoking.assigned, revoking.revoking) == ({A: {1: 2}}, {A: {2: 4}})
     assert reconcile(revoking, goal(owned={A: frozenset({2})})) == revoking
     done = reconcile(revoking, goal(owned={A: frozenset({1})}))
@@ -213,7 +214,7 @@ def test_topics_that_a_member_does_not_subscribe_to_any_more_are_revoked_before_
     held = replace(NEW_MEMBER, epoch=5, previous_epoch=5, assigned={A: {0: 2, 1: 2}, B: {0: 2}})
     changed = goal(subscribed_ids=frozenset({A}), has_subscription_changed=True, owned={B: frozenset({0})})
     revoking = reconcile(held, changed)
-    assert (revoking.state, revoking.revoking) == (MemberState.UNREVOKED_PARTITIONS, {B: {0: 2}})
+    assert (revoking.state, revoking.revoking) == (MemberState.UNREVOKED, {B: {0: 2}})
     assert reconcile(held, goal(subscribed_ids=frozenset({A}), has_subscription_changed=True, owned={})).assigned == {
         A: {0: 2, 1: 2}
     }

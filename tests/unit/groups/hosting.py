@@ -12,11 +12,11 @@ from kctl.errors import ErrorCode
 from kctl.records.batch import iterate_records
 from kctl.records.header import Record, parse_header
 from kctl.records.salvage import Piece, cut_all
-from kctl.server.coordination.consumer_groups.state import ClusterTopics
 from kctl.server.coordination.groups.actions import JoinOutcome, SyncOutcome
 from kctl.server.coordination.groups.config import GroupConfig
 from kctl.server.coordination.groups.coordinator import GroupCoordinator
 from kctl.server.coordination.groups.events import JoinRequest, SyncRequest
+from kctl.server.coordination.newer_groups import ClusterTopics
 from kctl.server.coordination.ports import ALL_IN_SYNC, AppendOutcome
 from kctl.server.coordination.replies import Reply
 from kctl.server.loop.timer import WheelTimer

@@ -101,6 +101,7 @@ def test_an_api_of_the_client_alone_has_no_served_versions() -> None:
         "write_share_group_state",
         "delete_share_group_state",
         "read_share_group_state_summary",
+        "streams_group_heartbeat",
         "streams_group_describe",
         "describe_share_group_offsets",
         "alter_share_group_offsets",

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import replace
 from uuid import UUID
 
 import pytest
 
 from kctl.errors import ApiError, ErrorCode
+from kctl.server.coordination.newer_groups import Environment
 from kctl.server.coordination.share_groups.group import NamedPartitions, ShareGroup
 from kctl.server.coordination.share_groups.heartbeat import (
     GROUP_SUBSCRIPTIONS_MAX,
     SHARE_PARTITIONS_OF_GROUP_MAX,
-    Environment,
     hear,
     set_partitions,
 )
@@ -47,7 +48,7 @@ class Topics:
         return [[] for _ in range(self._partitions)]
 
 
-def environment(partitions: int = 1) -> Environment:
+def environment(partitions: int = 1) -> Environment[ShareGroupSettings]:
     return Environment("g", ShareGroupSettings(assignment_interval_ms=0), Topics(partitions), 1)
 
 
@@ -75,9 +76,9 @@ def test_topics_of_a_group_are_bounded_and_a_refused_member_changes_nothing() ->
     names = tuple(f"t{number}" for number in range(SUBSCRIBED_TOPICS_MAX))
     for number in range(GROUP_SUBSCRIPTIONS_MAX // len(names)):
         hear(group, replace(JOIN, member_id=f"m{number}", topic_names=names), environment())
-    before = group.saved()
+    before = deepcopy(group.values())
     assert refusal_of(group, replace(JOIN, member_id="more"), 1) is ErrorCode.INVALID_REQUEST
-    assert group.saved() == before
+    assert group.values() == before
 
 
 def test_a_heartbeat_without_news_needs_no_record() -> None:
@@ -91,7 +92,7 @@ def test_a_heartbeat_without_news_needs_no_record() -> None:
     assert second.outcome is not None
     assert second.outcome.assignment == {topic_id: frozenset(range(3))}
     third = hear(group, ShareHeartbeat(member_id="m", member_epoch=epoch + 1), environment(3))
-    assert (third.changes, third.saved) == ([], None)
+    assert third.changes.made == []
     late = hear(group, ShareHeartbeat(member_id="m", member_epoch=epoch), environment(3))
     assert late.outcome is not None
     assert late.outcome.member_epoch == epoch + 1, "the response with the new epoch was lost"

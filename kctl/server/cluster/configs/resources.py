@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from kctl.config.broker import BROKER_PROPERTIES
 from kctl.config.definition import Property
 from kctl.config.dynamic import ConfigView
-from kctl.config.subjects.groups import GROUP_PROPERTIES, SHARE_PROTOCOL, check_group_overrides
+from kctl.config.subjects.groups import CONFIGURED_PROTOCOLS, GROUP_PROPERTIES, check_group_overrides
 from kctl.config.topic import TOPIC_PROPERTIES
 from kctl.errors import ApiError, ErrorCode, NoNodeError
 from kctl.limits import CONFIG_PROPERTIES_MAX, Subject, bound
@@ -133,7 +133,7 @@ class ConfigResources:
                 return f"{_BROKERS}<default>"
             check_this_broker(name, self._broker_id)
             return f"{_BROKERS}{self._broker_id}"
-        if resource_type == ResourceType.GROUP and SHARE_PROTOCOL in self._protocols:
+        if resource_type == ResourceType.GROUP and CONFIGURED_PROTOCOLS.intersection(self._protocols):
             if not name:
                 raise ApiError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
             return f"groups/{paths.sanitize(name)}"

@@ -13,6 +13,7 @@ import logging
 from collections.abc import Mapping
 
 from kctl.config.dynamic import ConfigView
+from kctl.config.topic import validate_topic_overrides
 from kctl.errors import ApiError, ErrorCode, ZooKeeperError
 from kctl.limits import Subject, bound
 from kctl.model import (
@@ -60,33 +61,54 @@ class AutoTopics:
 
         The partitions count for the quota of the client whose request creates the topic (KIP-599).
         """
-        if topic_name_problem(name) is not None:
-            return ErrorCode.INVALID_TOPIC_EXCEPTION
-        if name in self._under_way or len(self._under_way) >= AUTO_CREATIONS_MAX:
-            return ErrorCode.LEADER_NOT_AVAILABLE
-        partition_count, replication_factor, overrides = self._shape(name)
-        live = self._metadata.brokers
-        if len(live) < replication_factor:
-            log.warning(
-                "cannot create topic for a client, which has to retry topic=%s replication_factor=%d "
-                "live_brokers=%d error=%s",
-                name,
-                replication_factor,
-                len(live),
-                "the replication factor is larger than the number of live brokers",
-            )
-            return ErrorCode.INVALID_REPLICATION_FACTOR
-        brokers = self._metadata.racks()
         try:
+            if topic_name_problem(name) is not None:
+                return ErrorCode.INVALID_TOPIC_EXCEPTION
+            self._begin(name, *self._shape(name), account)
+        except ApiError as error:
+            return error.code
+        return ErrorCode.LEADER_NOT_AVAILABLE
+
+    def create(
+        self,
+        name: str,
+        partition_count: int,
+        replication_factor: int | None,
+        overrides: Mapping[str, str],
+        account: RequestAccount | None = None,
+    ) -> None:
+        """Start creating an internal topic of an application.  Raises ApiError if it cannot be created."""
+        placement.check_partition_count(partition_count)
+        validate_topic_overrides(overrides)
+        factor = self._configs.current.default_replication_factor if replication_factor is None else replication_factor
+        self._begin(name, partition_count, factor, overrides, account)
+
+    def _begin(
+        self,
+        name: str,
+        partition_count: int,
+        replication_factor: int,
+        overrides: Mapping[str, str],
+        account: RequestAccount | None,
+    ) -> None:
+        """Start creating a topic, unless too many are under way.  Raises ApiError."""
+        if name in self._under_way or len(self._under_way) >= AUTO_CREATIONS_MAX:
+            return
+        live = self._metadata.brokers
+        try:
+            if len(live) < replication_factor:
+                message = f"the replication factor {replication_factor} is larger than the number of live brokers"
+                raise ApiError(ErrorCode.INVALID_REPLICATION_FACTOR, f"{message}, {len(live)}")
             PartitionRoom(self._metadata.total_partition_count()).take(partition_count)
             if name not in INTERNAL_TOPICS:
                 self._policies.check_creation(
                     TopicCreation(name, partition_count, replication_factor, None, dict(overrides))
                 )
+            brokers = self._metadata.racks()
             assignment = placement.assign_replicas(brokers, partition_count, replication_factor, self._random)
         except ApiError as error:
             log.warning("cannot create topic for a client, which has to retry topic=%s error=%s", name, error)
-            return error.code
+            raise
         if account is not None:
             account.count_mutations(partition_count)
         task = asyncio.get_running_loop().create_task(
@@ -94,7 +116,6 @@ class AutoTopics:
         )
         self._under_way[name] = task
         task.add_done_callback(lambda _: self._under_way.pop(name, None))
-        return ErrorCode.LEADER_NOT_AVAILABLE
 
     def _shape(self, name: str) -> tuple[int, int, Mapping[str, str]]:
         """Return the number of partitions, the replication factor and the overrides of a topic of this name."""

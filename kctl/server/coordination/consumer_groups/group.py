@@ -5,9 +5,7 @@
       |                   +-----join, leave, expiry, new topics--------+------------------------------------+
       +---- the last member leaves or expires
 
-Three epochs: that of the group increases with each change of members, subscriptions or topics; that of the target
-assignment is the group epoch for which it was computed; that of a member is the target epoch which it has reached.  A
-member gets a partition only when nobody else owns it: `owners` has the partitions that members use or still have to
+A member gets a partition only when nobody else owns it: `owners` has the partitions that members use or still have to
 revoke.
 
 Invariants (checked by the simulation): a partition has one owner; the epochs never decrease; the records in the log,
@@ -20,37 +18,41 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from typing import TypeVar, cast
+from typing import ClassVar, cast
 from uuid import UUID
 
+from kctl.model import TopicPartition
 from kctl.server.coordination.consumer_groups.state import (
     NEW_MEMBER,
     NOTHING,
-    STATIC_LEAVE_EPOCH,
-    Change,
     ConsumerGroupState,
-    GroupEpoch,
-    Key,
     MemberAssignment,
     MemberMetadata,
-    MemberState,
     PartitionEpochs,
     Partitions,
     RecordType,
     ResolvedRegex,
-    TargetEpoch,
-    Value,
 )
 from kctl.server.coordination.consumer_groups.topics import TopicHashes
+from kctl.server.coordination.newer_groups import (
+    FIRST_EPOCH,
+    STATIC_LEAVE_EPOCH,
+    Change,
+    ClusterTopics,
+    GroupEpoch,
+    Key,
+    MemberState,
+    TargetEpoch,
+    set_value,
+)
 
-T = TypeVar("T")
 _BYTES_PER_MEMBER = 2_000
-FIRST_EPOCH = 1
-"""The epoch of a group before its first member; Kafka begins with it since 4.3."""
 
 
 class ConsumerGroup:
     """The values of a group.  Attributes are read-only for other modules; `apply` is the only change."""
+
+    kind: ClassVar[str] = "consumer"
 
     def __init__(self) -> None:
         self.epoch = GroupEpoch(FIRST_EPOCH)
@@ -167,7 +169,7 @@ class ConsumerGroup:
         """Yield everything that the group consists of, for comparison."""
         yield Change(Key(RecordType.GROUP), self.epoch)
         yield Change(Key(RecordType.TARGET), self.target)
-        named: tuple[tuple[RecordType, Mapping[str, Value]], ...] = (
+        named: tuple[tuple[RecordType, Mapping[str, object]], ...] = (
             (RecordType.MEMBER, self.members),
             (RecordType.MEMBER_TARGET, self.targets),
             (RecordType.MEMBER_ASSIGNMENT, self.assignments),
@@ -178,7 +180,7 @@ class ConsumerGroup:
                 yield Change(Key(record_type, name), values[name])
 
     def apply(self, change: Change) -> Callable[[], None]:
-        """Set or delete a value; return what takes the change back, which must be the last one then."""
+        """Set or delete a value; return what takes the change back."""
         was_stored = self._is_stored
         revert = self._apply(change)
 
@@ -209,13 +211,13 @@ class ConsumerGroup:
                 self._set_member(name, cast("MemberMetadata | None", value))
                 return lambda: self._set_member(name, member_before)
             case RecordType.MEMBER_TARGET:
-                return _set(self.targets, name, cast("Partitions | None", value))
+                return set_value(self.targets, name, cast("Partitions | None", value))
             case RecordType.MEMBER_ASSIGNMENT:
                 assignment_before = self.assignments.get(name)
                 self._set_assignment(name, cast("MemberAssignment | None", value))
                 return lambda: self._set_assignment(name, assignment_before)
-            case RecordType.REGEX:
-                return _set(self.regexes, name, cast("ResolvedRegex | None", value))
+            case _:
+                return set_value(self.regexes, name, cast("ResolvedRegex | None", value))
 
     def _set_member(self, member_id: str, member: MemberMetadata | None) -> None:
         before = self.members.get(member_id)
@@ -267,40 +269,12 @@ class ConsumerGroup:
             if not owners:
                 self._owners.pop(topic_id, None)
 
+    def assigned_since(self, member_id: str, partition: TopicPartition, topics: ClusterTopics) -> int | None:
+        """Return the epoch in which the member got the partition; None if it does not own it."""
+        assignment, topic_id = self.assignment(member_id), topics.topic_id(partition.topic)
+        since = assignment.assigned.get(topic_id, {}).get(partition.partition)
+        return assignment.revoking.get(topic_id, {}).get(partition.partition) if since is None else since
+
     def target_of(self, member_id: str) -> Partitions:
         """Return the target assignment of a member."""
         return self.targets.get(member_id, NOTHING)
-
-
-def _set(values: dict[str, T], name: str, value: T | None) -> Callable[[], None]:
-    before = values.get(name)
-
-    def put(new: T | None) -> None:
-        if new is None:
-            values.pop(name, None)
-        else:
-            values[name] = new
-
-    put(value)
-    return lambda: put(before)
-
-
-class Changes:
-    """The changes of one event, which are applied at once, written as one batch, and taken back if that fails."""
-
-    def __init__(self, group: ConsumerGroup) -> None:
-        self.made: list[Change] = []
-        self._group = group
-        self._undo: list[Callable[[], None]] = []
-
-    def put(self, record_type: RecordType, name: str, value: Value | None) -> None:
-        """Set or delete a value of the group."""
-        change = Change(Key(record_type, name), value)
-        self.made.append(change)
-        self._undo.append(self._group.apply(change))
-
-    def take_back(self) -> None:
-        """Restore the group as it was."""
-        while self._undo:
-            self._undo.pop()()
-        self.made.clear()

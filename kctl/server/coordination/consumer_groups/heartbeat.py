@@ -15,13 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 from uuid import UUID
 
 from kctl.errors import ApiError, ErrorCode
 from kctl.limits import Subject, bound
 from kctl.server.coordination.consumer_groups.assignors import RANGE, UNIFORM, Assignor, Subscriber, assign_ranges
 from kctl.server.coordination.consumer_groups.balancing import assign_uniformly
-from kctl.server.coordination.consumer_groups.group import Changes, ConsumerGroup
+from kctl.server.coordination.consumer_groups.group import ConsumerGroup
 from kctl.server.coordination.consumer_groups.reconciliation import Goal, reconcile
 from kctl.server.coordination.consumer_groups.regex.automaton import Matcher
 from kctl.server.coordination.consumer_groups.regex.syntax import InvalidRegex
@@ -32,19 +33,27 @@ from kctl.server.coordination.consumer_groups.requests import (
     HeartbeatRequest,
 )
 from kctl.server.coordination.consumer_groups.state import (
-    STATIC_LEAVE_EPOCH,
-    ClusterTopics,
-    GroupEpoch,
     MemberAssignment,
     MemberMetadata,
-    MemberState,
     PartitionEpochs,
     Partitions,
     RecordType,
     ResolvedRegex,
-    TargetEpoch,
 )
 from kctl.server.coordination.consumer_groups.topics import existing_ids
+from kctl.server.coordination.newer_groups import (
+    STATIC_LEAVE_EPOCH,
+    Changes,
+    Decision,
+    Environment,
+    GroupEpoch,
+    MemberState,
+    RevocationTimer,
+    TargetEpoch,
+    fenced_epoch,
+    full_group,
+    unknown_member,
+)
 
 GROUP_PARTITIONS_MAX = bound(
     Subject.COORDINATION,
@@ -73,45 +82,20 @@ REGEX_REFRESH_MIN_MS = 10_000
 
 ASSIGNORS: Mapping[str, Assignor] = {UNIFORM: assign_uniformly, RANGE: assign_ranges}
 AVAILABLE_ASSIGNORS = frozenset(ASSIGNORS)
-
-
-@dataclass(frozen=True, slots=True)
-class RevocationTimer:
-    """A member has to revoke before `timeout_ms`, or is fenced if it is still in this epoch; None stops the timer."""
-
-    member_id: str
-    epoch: int = 0
-    timeout_ms: int | None = None
+ConsumerEnvironment: TypeAlias = Environment[ConsumerGroupSettings]
 
 
 @dataclass(slots=True)
-class Decision:
+class ConsumerDecision(Decision):
     """What follows from an event, besides its changes."""
 
-    changes: Changes
-    outcome: HeartbeatOutcome | None = None
-    member_id: str | None = None
-    """The member whose session goes on."""
-    fenced: tuple[str, ...] = ()
-    """Members that are removed, with their timers."""
-    revocation: RevocationTimer | None = None
     needs_resolution: bool = False
     """The regular expressions of the group have to be matched with the topics."""
 
 
-@dataclass(slots=True)
-class Environment:
-    """What decisions depend on, besides the group and the event."""
-
-    group_id: str
-    settings: ConsumerGroupSettings
-    topics: ClusterTopics
-    wall_ms: int
-
-
-def hear(group: ConsumerGroup, request: HeartbeatRequest, environment: Environment) -> Decision:
+def hear(group: ConsumerGroup, request: HeartbeatRequest, environment: ConsumerEnvironment) -> ConsumerDecision:
     """Decide on a heartbeat.  Raises ApiError, and then nothing has changed."""
-    decision = Decision(Changes(group))
+    decision = ConsumerDecision(Changes(group))
     try:
         if request.is_leaving:
             _leave(group, request, environment, decision)
@@ -123,18 +107,18 @@ def hear(group: ConsumerGroup, request: HeartbeatRequest, environment: Environme
     return decision
 
 
-def fence(group: ConsumerGroup, member_ids: Iterable[str], environment: Environment) -> Decision:
+def fence(group: ConsumerGroup, member_ids: Iterable[str], environment: ConsumerEnvironment) -> ConsumerDecision:
     """Remove members; the group's epoch increases."""
-    decision = Decision(Changes(group), fenced=tuple(member_ids))
+    decision = ConsumerDecision(Changes(group), fenced=tuple(member_ids))
     _fence(group, environment, decision)
     return decision
 
 
 def regexes_resolved(
-    group: ConsumerGroup, matching: Mapping[str, frozenset[str]], version: int, environment: Environment
-) -> Decision:
+    group: ConsumerGroup, matching: Mapping[str, frozenset[str]], version: int, environment: ConsumerEnvironment
+) -> ConsumerDecision:
     """Store the topics that match the regular expressions; the group's epoch increases if they have changed."""
-    decision = Decision(Changes(group))
+    decision = ConsumerDecision(Changes(group))
     group.resolved_version = version
     has_changed = False
     for regex, names in matching.items():
@@ -150,7 +134,9 @@ def regexes_resolved(
 # Step 1: the member, and the epoch of the group.
 
 
-def _go_on(group: ConsumerGroup, request: HeartbeatRequest, environment: Environment, decision: Decision) -> None:
+def _go_on(
+    group: ConsumerGroup, request: HeartbeatRequest, environment: ConsumerEnvironment, decision: ConsumerDecision
+) -> None:
     member_id = request.member_id or request.fresh_member_id
     _check_size(group, member_id, environment.settings)
     if request.instance_id is None:
@@ -190,13 +176,12 @@ def _plain(partitions: PartitionEpochs) -> Partitions:
 def _check_size(group: ConsumerGroup, member_id: str, settings: ConsumerGroupSettings) -> None:
     most = min(settings.max_size, MEMBERS_MAX)
     if len(group.members) >= most and member_id not in group.members:
-        message = f"The consumer group has reached its maximum capacity of {most} members."
-        raise ApiError(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
+        raise full_group("consumer", most)
 
 
 def _check_dynamic(group: ConsumerGroup, member_id: str, request: HeartbeatRequest, group_id: str) -> None:
     if member_id not in group.members and not request.is_joining:
-        raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group_id}.")
+        raise unknown_member(member_id, group_id)
     _check_epoch(group.assignment(member_id), request)
 
 
@@ -207,12 +192,7 @@ def _check_epoch(assignment: MemberAssignment, request: HeartbeatRequest) -> Non
         return
     if received == assignment.previous_epoch and received < known and _is_subset(request.owned, assignment.assigned):
         return
-    which = "greater" if received > known else "smaller"
-    raise ApiError(
-        ErrorCode.FENCED_MEMBER_EPOCH,
-        f"The consumer group member has a {which} member epoch ({received}) than the one known by the group "
-        f"coordinator ({known}). The member must abandon all its partitions and rejoin.",
-    )
+    raise fenced_epoch("consumer", received, known)
 
 
 def _is_subset(owned: Partitions | None, assigned: PartitionEpochs) -> bool:
@@ -268,7 +248,7 @@ def _updated(member: MemberMetadata, request: HeartbeatRequest) -> MemberMetadat
 
 
 def _change_regex(
-    group: ConsumerGroup, old: MemberMetadata, new: MemberMetadata, decision: Decision
+    group: ConsumerGroup, old: MemberMetadata, new: MemberMetadata, decision: ConsumerDecision
 ) -> tuple[bool, bool]:
     """Check a new regular expression, and forget the old one if it was the last member's.
 
@@ -296,7 +276,7 @@ def _check_regex(regex: str) -> None:
         raise ApiError(ErrorCode.INVALID_REGULAR_EXPRESSION, message) from None
 
 
-def _needs_resolution(group: ConsumerGroup, environment: Environment) -> bool:
+def _needs_resolution(group: ConsumerGroup, environment: ConsumerEnvironment) -> bool:
     """Return whether an expression is new, topics have changed, or the refresh interval has passed."""
     if not group.regex_counts or group.is_resolving:
         return False
@@ -310,7 +290,9 @@ def _needs_resolution(group: ConsumerGroup, environment: Environment) -> bool:
     return is_outdated or age_ms >= environment.settings.regex_refresh_interval_ms
 
 
-def _update_epoch(group: ConsumerGroup, environment: Environment, decision: Decision, *, is_changed: bool) -> None:
+def _update_epoch(
+    group: ConsumerGroup, environment: ConsumerEnvironment, decision: ConsumerDecision, *, is_changed: bool
+) -> None:
     """Increase the group's epoch if something has changed, or its topics have."""
     metadata_hash = group.topic_hashes.of_topics(group.all_subscribed_names(), environment.topics)
     group.checked_version = environment.topics.topics_version
@@ -323,7 +305,9 @@ def _update_epoch(group: ConsumerGroup, environment: Environment, decision: Deci
 # Step 2: the target assignment.
 
 
-def _update_target(group: ConsumerGroup, environment: Environment, decision: Decision, *, is_refused: bool) -> None:
+def _update_target(
+    group: ConsumerGroup, environment: ConsumerEnvironment, decision: ConsumerDecision, *, is_refused: bool
+) -> None:
     """Compute the target assignment for a new group epoch.
 
     If the topics have too many partitions, the request is refused with ApiError, or the last assignment stays.
@@ -370,8 +354,8 @@ def _reconcile(
     group: ConsumerGroup,
     member_id: str,
     request: HeartbeatRequest,
-    environment: Environment,
-    decision: Decision,
+    environment: ConsumerEnvironment,
+    decision: ConsumerDecision,
     *,
     has_changed: bool,
 ) -> None:
@@ -390,7 +374,7 @@ def _reconcile(
     if new == current:
         return
     decision.changes.put(RecordType.MEMBER_ASSIGNMENT, member_id, new)
-    if new.state is MemberState.UNREVOKED_PARTITIONS:
+    if new.state is MemberState.UNREVOKED:
         decision.revocation = RevocationTimer(member_id, new.epoch, member.rebalance_timeout_ms)
     else:
         decision.revocation = RevocationTimer(member_id)
@@ -399,13 +383,14 @@ def _reconcile(
 # Leaving.
 
 
-def _leave(group: ConsumerGroup, request: HeartbeatRequest, environment: Environment, decision: Decision) -> None:
+def _leave(
+    group: ConsumerGroup, request: HeartbeatRequest, environment: ConsumerEnvironment, decision: ConsumerDecision
+) -> None:
     member_id = request.member_id
     if request.instance_id is not None:
         _check_holder(group.static_members.get(request.instance_id), member_id, request.instance_id)
     elif member_id not in group.members:
-        message = f"Member {member_id} is not a member of group {environment.group_id}."
-        raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, message)
+        raise unknown_member(member_id, environment.group_id)
     if request.member_epoch == STATIC_LEAVE_EPOCH:
         left = replace(group.assignment(member_id), epoch=STATIC_LEAVE_EPOCH, revoking={})
         decision.changes.put(RecordType.MEMBER_ASSIGNMENT, member_id, left)
@@ -415,7 +400,7 @@ def _leave(group: ConsumerGroup, request: HeartbeatRequest, environment: Environ
     decision.outcome = HeartbeatOutcome(member_id=member_id, member_epoch=request.member_epoch)
 
 
-def _fence(group: ConsumerGroup, environment: Environment, decision: Decision) -> None:
+def _fence(group: ConsumerGroup, environment: ConsumerEnvironment, decision: ConsumerDecision) -> None:
     for member_id in decision.fenced:
         _remove(decision.changes, member_id)
     for regex in [regex for regex in group.regexes if regex not in group.regex_counts]:

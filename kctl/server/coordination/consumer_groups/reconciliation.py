@@ -1,8 +1,8 @@
 """How a member gets from what it owns to its target assignment: it revokes first, and is given what nobody owns.
 
-    STABLE -----------partitions to revoke----------> UNREVOKED_PARTITIONS
+    STABLE -----------partitions to revoke----------> UNREVOKED
       ^  ^                                                    |
-      |  +---all released--- UNRELEASED_PARTITIONS <----+     | the member does not report them any more
+      |  +---all released--- UNRELEASED <----+     | the member does not report them any more
       +-------------------------------------------------+-----+
 
 A member keeps its epoch until it has revoked what it has to, and then gets that of the target assignment, though some
@@ -16,12 +16,8 @@ from dataclasses import dataclass, replace
 from uuid import UUID
 
 from kctl.errors import ApiError, ErrorCode
-from kctl.server.coordination.consumer_groups.state import (
-    MemberAssignment,
-    MemberState,
-    PartitionEpochs,
-    Partitions,
-)
+from kctl.server.coordination.consumer_groups.state import MemberAssignment, PartitionEpochs, Partitions
+from kctl.server.coordination.newer_groups import MemberState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,11 +47,11 @@ def reconcile(current: MemberAssignment, goal: Goal) -> MemberAssignment:
             if current.epoch != goal.target_epoch:
                 return _next(current, goal, current.epoch)
             return _without_unsubscribed(current, goal) if goal.has_subscription_changed else current
-        case MemberState.UNREVOKED_PARTITIONS:
+        case MemberState.UNREVOKED:
             if goal.is_still_owned(current.revoking):
                 return _without_unsubscribed(current, goal) if goal.has_subscription_changed else current
             return _next(current, goal, current.epoch)
-        case MemberState.UNRELEASED_PARTITIONS:
+        case MemberState.UNRELEASED:
             return _next(current, goal, current.epoch)
         case MemberState.UNKNOWN:
             if goal.owned is None or any(goal.owned.values()):
@@ -86,7 +82,7 @@ def _next(current: MemberAssignment, goal: Goal, epoch: int) -> MemberAssignment
         return MemberAssignment(
             epoch=epoch,
             previous_epoch=current.epoch,
-            state=MemberState.UNREVOKED_PARTITIONS,
+            state=MemberState.UNREVOKED,
             assigned=kept,
             revoking=revoked,
         )
@@ -95,7 +91,7 @@ def _next(current: MemberAssignment, goal: Goal, epoch: int) -> MemberAssignment
     return MemberAssignment(
         epoch=goal.target_epoch,
         previous_epoch=current.epoch,
-        state=MemberState.UNRELEASED_PARTITIONS if is_waiting else MemberState.STABLE,
+        state=MemberState.UNRELEASED if is_waiting else MemberState.STABLE,
         assigned=kept,
         revoking={},
     )
@@ -115,7 +111,7 @@ def _without_unsubscribed(current: MemberAssignment, goal: Goal) -> MemberAssign
     return replace(
         current,
         previous_epoch=current.epoch,
-        state=MemberState.UNREVOKED_PARTITIONS,
+        state=MemberState.UNREVOKED,
         assigned=assigned,
         revoking=revoking,
     )

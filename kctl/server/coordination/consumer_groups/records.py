@@ -11,17 +11,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 from uuid import UUID
 
-from kctl.errors import MalformedRequest
-from kctl.protocol.codec import decode_body, encode_versioned, version_of
-from kctl.protocol.definition import definition_of
 from kctl.records.internal.newer_group_records import (
-    CONSUMER_GROUP_KINDS,
     ConsumerGroupCurrentMemberAssignmentValue,
-    ConsumerGroupKey,
-    ConsumerGroupMemberKey,
     ConsumerGroupMemberMetadataValue,
     ConsumerGroupMetadataValue,
-    ConsumerGroupRegularExpressionKey,
     ConsumerGroupRegularExpressionValue,
     ConsumerGroupTargetAssignmentMemberValue,
     ConsumerGroupTargetAssignmentMetadataValue,
@@ -29,56 +22,20 @@ from kctl.records.internal.newer_group_records import (
     TargetPartitions,
 )
 from kctl.server.coordination.consumer_groups.state import (
-    Change,
-    GroupEpoch,
-    Key,
     LegacyTopics,
     MemberAssignment,
     MemberMetadata,
-    MemberState,
     PartitionEpochs,
     Partitions,
     RecordType,
     ResolvedRegex,
-    TargetEpoch,
     Value,
 )
-
-_TYPE_BYTES = 2
-_VERSION = 0
-_STATES = {state.value: state for state in MemberState}
+from kctl.server.coordination.newer_groups import MEMBER_STATES, GroupEpoch, MemberState, TargetEpoch
 
 
-def encode_key(group_id: str, key: Key) -> bytes:
-    """Return the key of a record: its type in two bytes, and the names."""
-    message: object
-    match key.type:
-        case RecordType.MEMBER | RecordType.MEMBER_TARGET | RecordType.MEMBER_ASSIGNMENT:
-            message = ConsumerGroupMemberKey(group_id=group_id, member_id=key.name)
-        case RecordType.REGEX:
-            message = ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=key.name)
-        case _:
-            message = ConsumerGroupKey(group_id=group_id)
-    return key.type.to_bytes(_TYPE_BYTES, "big") + encode_versioned(message, _VERSION)[_TYPE_BYTES:]
-
-
-def decode_key(key: bytes) -> tuple[str, Key] | None:
-    """Return group id and key, or None if the record is of another kind.  Raises MalformedRequest."""
-    record_type = version_of(key)
-    if record_type not in CONSUMER_GROUP_KINDS:
-        return None
-    message: Any = decode_body(CONSUMER_GROUP_KINDS[record_type][0], key, _VERSION)
-    name: str = getattr(message, "member_id", "") or getattr(message, "regular_expression", "")
-    return message.group_id, Key(RecordType(record_type), name)
-
-
-def encode_value(change: Change) -> bytes | None:
-    """Return the value of a record; None for a tombstone."""
-    value = change.value
-    return None if value is None else encode_versioned(_message(value), _VERSION)
-
-
-def _message(value: Value) -> object:
+def message_of(value: Value) -> object:
+    """Return the message of a value."""
     match value:
         case GroupEpoch(epoch, metadata_hash):
             return ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
@@ -126,13 +83,8 @@ def _current(partitions: PartitionEpochs) -> list[CurrentPartitions]:
     ]
 
 
-def decode_value(record_type: RecordType, encoded: bytes) -> Value:
-    """Return the value of a record.  Raises MalformedRequest."""
-    cls = CONSUMER_GROUP_KINDS[record_type][1]
-    version = version_of(encoded)
-    if version not in definition_of(cls).versions:
-        raise MalformedRequest(f"{cls.__name__} has version {version}")
-    message: Any = decode_body(cls, encoded, version)
+def value_in(record_type: RecordType, message: Any) -> Value:
+    """Return the value in a message."""
     match record_type:
         case RecordType.GROUP:
             return GroupEpoch(message.epoch, message.metadata_hash)
@@ -149,7 +101,7 @@ def decode_value(record_type: RecordType, encoded: bytes) -> Value:
             return MemberAssignment(
                 epoch=epoch,
                 previous_epoch=message.previous_member_epoch,
-                state=_STATES.get(message.state, MemberState.UNKNOWN),
+                state=MEMBER_STATES.get(message.state, MemberState.UNKNOWN),
                 assigned=_epochs(message.assigned_partitions, epoch),
                 revoking=_epochs(message.partitions_pending_revocation, epoch),
             )

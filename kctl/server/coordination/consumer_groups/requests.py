@@ -10,7 +10,8 @@ from typing import TypeAlias
 from kctl.errors import ApiError, ErrorCode
 from kctl.limits import Subject, bound
 from kctl.server.coordination.consumer_groups.assignors import RANGE, UNIFORM
-from kctl.server.coordination.consumer_groups.state import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH, Partitions
+from kctl.server.coordination.consumer_groups.state import Partitions
+from kctl.server.coordination.newer_groups import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH
 
 MEMBERS_MAX = bound(
     Subject.COORDINATION,

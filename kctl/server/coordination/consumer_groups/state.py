@@ -8,15 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import TypeAlias
 from uuid import UUID
 
-JOIN_EPOCH = 0
-LEAVE_EPOCH = -1
-STATIC_LEAVE_EPOCH = -2
-"""A static member leaves for some time, and its partitions wait for it."""
-NO_EPOCH = -1
-"""The previous epoch of a new member."""
+from kctl.server.coordination.newer_groups import JOIN_EPOCH, NO_EPOCH, GroupEpoch, MemberState, TargetEpoch
 
 Partitions: TypeAlias = Mapping[UUID, frozenset[int]]
 """Partitions by topic id; topics without partitions are left out."""
@@ -39,13 +34,6 @@ class RecordType(IntEnum):
     REGEX = 16
 
 
-class Key(NamedTuple):
-    """The key of a value in a group; `name` is a member id or a regular expression."""
-
-    type: RecordType
-    name: str = ""
-
-
 class ConsumerGroupState(StrEnum):
     """The values are the texts in ConsumerGroupDescribe and ListGroups responses."""
 
@@ -56,33 +44,6 @@ class ConsumerGroupState(StrEnum):
     """Members have to revoke partitions, or wait for them."""
     STABLE = "Stable"
     DEAD = "Dead"
-
-
-class MemberState(IntEnum):
-    """How far a member is from the target assignment; the values are those in the records."""
-
-    STABLE = 0
-    UNREVOKED_PARTITIONS = 1
-    """It has to revoke partitions before it gets the epoch of the target assignment."""
-    UNRELEASED_PARTITIONS = 2
-    """It has the epoch of the target assignment, and waits for partitions that others still own."""
-    UNKNOWN = 127
-
-
-@dataclass(frozen=True, slots=True)
-class GroupEpoch:
-    """The epoch of a group, and the hash of the topics to which it subscribes."""
-
-    epoch: int
-    metadata_hash: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class TargetEpoch:
-    """The group epoch for which the target assignment was computed, and when."""
-
-    epoch: int
-    timestamp_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,35 +93,3 @@ class LegacyTopics:
 Value: TypeAlias = (
     GroupEpoch | TargetEpoch | MemberMetadata | MemberAssignment | ResolvedRegex | LegacyTopics | Partitions
 )
-
-
-class Change(NamedTuple):
-    """A value of a group is set, or deleted if it is None."""
-
-    key: Key
-    value: Value | None
-
-
-class ClusterTopics(Protocol):
-    """The topics of the cluster, as far as assignments need them."""
-
-    @property
-    def topics_version(self) -> int:
-        """Increases whenever a topic is created or deleted, or gets partitions."""
-        ...
-
-    def topic_id(self, topic: str) -> UUID:
-        """Return the topic's id; the zero id if there is no such topic."""
-        ...
-
-    def topic_name(self, topic_id: UUID) -> str | None:
-        """Return the name of the topic with this id, or None."""
-        ...
-
-    def partition_count(self, topic: str) -> int | None:
-        """Return the number of partitions; None if there is no such topic."""
-        ...
-
-    def partition_racks(self, topic: str) -> list[list[str]]:
-        """Return the racks of the replicas of each partition."""
-        ...

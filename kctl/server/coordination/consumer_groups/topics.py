@@ -6,12 +6,12 @@ Pure.  Kafka: Utils.computeTopicHash, computeGroupHash (KIP-1101).
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from uuid import UUID
 
 from kctl.model import ZERO_UUID
-from kctl.server.coordination.consumer_groups.state import ClusterTopics
 from kctl.server.coordination.consumer_groups.xxh3 import xxh3_64
+from kctl.server.coordination.newer_groups import ClusterTopics
 
 _MAGIC = 0
 _INT = struct.Struct("<i")
@@ -36,8 +36,12 @@ class TopicHashes:
 
     def of_topics(self, names: Iterable[str], topics: ClusterTopics) -> int:
         """Return the hash of the topics of a group, as a signed number; 0 if none of them exists."""
+        return self.of_ids(existing_ids(names, topics), topics)
+
+    def of_ids(self, ids: Mapping[str, UUID], topics: ClusterTopics) -> int:
+        """As `of_topics`, for topics that exist."""
         known: dict[str, tuple[UUID, int | None, int]] = {}
-        for name, topic_id in sorted(existing_ids(names, topics).items()):
+        for name, topic_id in sorted(ids.items()):
             count = topics.partition_count(name)
             entry = self._known.get(name)
             if entry is None or entry[:2] != (topic_id, count):

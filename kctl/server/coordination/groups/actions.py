@@ -10,11 +10,11 @@ from typing import NamedTuple, TypeAlias
 from kctl.errors import ErrorCode
 from kctl.model import ProducerIdAndEpoch, TopicPartition
 from kctl.server.coordination.consumer_groups.requests import Allowed, HeartbeatOutcome
-from kctl.server.coordination.consumer_groups.state import Change
 from kctl.server.coordination.groups.events import DecideOffsets, Event, ExpireOffsets, ForgetTopics, TimerKey, Token
 from kctl.server.coordination.groups.offsets import OffsetAndMetadata
-from kctl.server.coordination.share_groups.group import Change as ShareChange
+from kctl.server.coordination.newer_groups import Change
 from kctl.server.coordination.share_groups.requests import ResetOutcome, ShareOutcome, StateOfTopics
+from kctl.server.coordination.streams_groups.requests import StreamsOutcome
 
 # The five states of a group and the table of valid transitions.
 
@@ -122,6 +122,7 @@ class GroupType(StrEnum):
     CLASSIC = "classic"
     CONSUMER = "consumer"
     SHARE = "share"
+    STREAMS = "streams"
 
 
 NO_GENERATION = -1
@@ -183,6 +184,7 @@ Outcome: TypeAlias = (
     | CommitOutcome
     | HeartbeatOutcome
     | ShareOutcome
+    | StreamsOutcome
     | ResetOutcome
     | ErrorCode
 )
@@ -223,28 +225,18 @@ class PersistTombstones:
 
     partitions: tuple[TopicPartition, ...]
     is_group_gone: bool
-    consumer: tuple[Change, ...] = ()
-    """What deletes the records of a group of the consumer protocol."""
-    share: tuple[ShareChange, ...] = ()
-    """What deletes the records of a share group."""
+    newer: tuple[Change, ...] = ()
+    """What deletes the records of a group of one of the newer types."""
 
 
 @dataclass(frozen=True, slots=True)
-class PersistConsumerGroup:
-    """Write changes of a group of the consumer protocol to the log.  Results in AppendDone."""
+class PersistNewerGroup:
+    """Write changes of a group of one of the newer types to the log.  Results in AppendDone."""
 
     append_id: int
     changes: tuple[Change, ...]
     deletes_classic: bool
     """Delete the record of the classic group that it was."""
-
-
-@dataclass(frozen=True, slots=True)
-class PersistShareGroup:
-    """Write changes of a share group to the log.  Results in AppendDone."""
-
-    append_id: int
-    changes: tuple[ShareChange, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,8 +301,7 @@ Action: TypeAlias = (
     | PersistGroup
     | PersistOffsets
     | PersistTombstones
-    | PersistConsumerGroup
-    | PersistShareGroup
+    | PersistNewerGroup
     | InitializeStates
     | DeleteStates
     | ResolveRegexes

@@ -10,6 +10,7 @@ from kctl.config.broker import BrokerConfig
 from kctl.records.internal.topics import GROUP_METADATA_VALUE_VERSION, OFFSET_COMMIT_VALUE_VERSION
 from kctl.server.coordination.consumer_groups.requests import ConsumerGroupSettings
 from kctl.server.coordination.share_groups.requests import ShareGroupSettings
+from kctl.server.coordination.streams_groups.requests import StreamsGroupSettings
 from kctl.server.peers.versions import allows_static_members, group_metadata_value_version, offset_commit_value_version
 
 MINUTE_MS = 60_000
@@ -38,12 +39,17 @@ class GroupConfig:
     """group.consumer.*"""
     share: Callable[[str], ShareGroupSettings] = field(default=lambda _: ShareGroupSettings())
     """group.share.* and the properties of the group, by group id."""
+    streams: Callable[[str], StreamsGroupSettings] = field(default=lambda _: StreamsGroupSettings())
+    """group.streams.* and the properties of the group, by group id."""
 
     @classmethod
     def of(
-        cls, config: BrokerConfig, share: Callable[[str], ShareGroupSettings] = lambda _: ShareGroupSettings()
+        cls,
+        config: BrokerConfig,
+        share: Callable[[str], ShareGroupSettings] = lambda _: ShareGroupSettings(),
+        streams: Callable[[str], StreamsGroupSettings] = lambda _: StreamsGroupSettings(),
     ) -> GroupConfig:
-        """Return the settings in the broker's configuration; `share` returns those of a share group."""
+        """Return the settings in the broker's configuration; the others return those of a share or streams group."""
         protocol_version = config.inter_broker_protocol_version
         return cls(
             group_min_session_timeout_ms=config.group_min_session_timeout_ms,
@@ -68,6 +74,7 @@ class GroupConfig:
                 regex_refresh_interval_ms=config.group_consumer_regex_refresh_interval_ms,
             ),
             share=share,
+            streams=streams,
         )
 
 

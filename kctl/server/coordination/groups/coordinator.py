@@ -15,15 +15,14 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
+from typing import TypeVar
 from uuid import UUID
 
 from kctl.errors import ApiError, ErrorCode
 from kctl.limits import REQUEST_ELEMENTS_PER_SLICE_MAX, SLICE_OBJECTS, Subject, bound
 from kctl.model import TopicPartition
-from kctl.server.coordination.consumer_groups.commits import fetch_error
 from kctl.server.coordination.consumer_groups.group import ConsumerGroup
 from kctl.server.coordination.consumer_groups.requests import HeartbeatOutcome, HeartbeatRequest, check_request
-from kctl.server.coordination.consumer_groups.state import ClusterTopics
 from kctl.server.coordination.groups.actions import (
     CommitOutcome,
     DeleteOffsetsOutcome,
@@ -48,13 +47,16 @@ from kctl.server.coordination.groups.events import (
     JoinRequest,
     Leaver,
     LeaveRequest,
+    MemberEvent,
     SyncRequest,
     TransactionalCommit,
 )
 from kctl.server.coordination.groups.group import memory_of, size_of
 from kctl.server.coordination.groups.offsets import OffsetAndMetadata, TransactionEnd
+from kctl.server.coordination.groups.rules.epochs import fetch_error
 from kctl.server.coordination.groups.runner import GroupRunner, HostedGroup
 from kctl.server.coordination.hosted import HostedObjects, PeriodicChecks
+from kctl.server.coordination.newer_groups import ClusterTopics
 from kctl.server.coordination.partitions import CoordinatorPartitions
 from kctl.server.coordination.ports import CoordinatorLog
 from kctl.server.coordination.replies import ParkedCall, Reply, result_of
@@ -69,6 +71,8 @@ from kctl.server.coordination.share_groups.requests import (
     StatesInitialized,
     check_share_request,
 )
+from kctl.server.coordination.streams_groups.group import StreamsGroup
+from kctl.server.coordination.streams_groups.requests import StreamsHeartbeat, StreamsOutcome, check_streams_request
 from kctl.server.loop.slices import pause, sliced, sliced_batches
 from kctl.server.share_partitions.values import ShareKey
 from kctl.system.environment import Clock, Random, Timer
@@ -121,6 +125,7 @@ GROUP_OFFSETS_MAX = bound(
 )
 
 
+T = TypeVar("T", ConsumerGroup, ShareGroup, StreamsGroup)
 NO_MEMBER: tuple[str | None, int] = (None, -1)
 OFFSET_OF_NOTHING = OffsetAndMetadata(offset=-1)
 DEAD_GROUP = GroupDescription(state=GroupState.DEAD, protocol_type="", protocol="", members=())
@@ -249,55 +254,52 @@ class GroupCoordinator:
 
     def consumer_heartbeat(self, group_id: str, request: HeartbeatRequest, version: int) -> Reply[HeartbeatOutcome]:
         """ConsumerGroupHeartbeat: completes when what it changes is replicated, or at once."""
-        error = ErrorCode.NONE
         try:
             check_request(group_id, request, version, self._config.consumer)
+            self._check_heartbeat(group_id, request, "Consumer")
         except ApiError as refusal:
             return HeartbeatOutcome(error=refusal.code, message=refusal.message)
-        error = self._status(group_id)
-        if error is ErrorCode.NONE and request.is_joining and self._runner.metadata_bytes > MEMBERS_METADATA_BYTES_MAX:
-            error = ErrorCode.COORDINATOR_NOT_AVAILABLE
-        error = error or self._creation_error(group_id)
-        if error is ErrorCode.NONE and group_id not in self._groups and not request.is_joining:
-            error = ErrorCode.GROUP_ID_NOT_FOUND
-        if error is not ErrorCode.NONE:
-            kind = "Group" if request.is_leaving else "Consumer group"
-            message = f"{kind} {group_id} not found." if error is ErrorCode.GROUP_ID_NOT_FOUND else None
-            return HeartbeatOutcome(error=error, message=message)
         call: ParkedCall[HeartbeatOutcome] = ParkedCall()
         fresh_member_id = "" if request.member_id else str(self._fresh_uuid())
         self._run_or_create(group_id, replace(request, token=call, fresh_member_id=fresh_member_id))
         return call.reply()
 
-    def describe_consumer_group(self, group_id: str) -> tuple[ErrorCode, ConsumerGroup | None]:
-        """ConsumerGroupDescribe: GROUP_ID_NOT_FOUND for a group that is missing or of the classic protocol."""
-        error = self._status(group_id)
-        hosted = self._groups.get(group_id) if error is ErrorCode.NONE else None
-        consumer = None if hosted is None else hosted.group.consumer
-        return error or (ErrorCode.GROUP_ID_NOT_FOUND if consumer is None else ErrorCode.NONE), consumer
-
     def share_heartbeat(self, group_id: str, request: ShareHeartbeat) -> Reply[ShareOutcome]:
         """ShareGroupHeartbeat: completes when what it changes is replicated, or at once."""
         try:
             check_share_request(group_id, request)
+            self._check_heartbeat(group_id, request, "Share")
         except ApiError as refusal:
             return ShareOutcome(error=refusal.code, message=refusal.message)
-        error = self._status(group_id)
-        if error is ErrorCode.NONE and request.is_joining and self._runner.metadata_bytes > MEMBERS_METADATA_BYTES_MAX:
-            error = ErrorCode.COORDINATOR_NOT_AVAILABLE
-        error = error or self._creation_error(group_id)
-        if error is ErrorCode.NONE and group_id not in self._groups and not request.is_joining:
-            error = ErrorCode.GROUP_ID_NOT_FOUND
-        if error is not ErrorCode.NONE:
-            kind = "Group" if request.is_leaving else "Share group"
-            message = f"{kind} {group_id} not found." if error is ErrorCode.GROUP_ID_NOT_FOUND else None
-            return ShareOutcome(error=error, message=message)
         call: ParkedCall[ShareOutcome] = ParkedCall()
         self._run_or_create(group_id, replace(request, token=call))
         return call.reply()
 
-    def find_share_group(self, group_id: str) -> ShareGroup:
-        """Return a share group on this broker.
+    def streams_heartbeat(self, group_id: str, request: StreamsHeartbeat) -> Reply[StreamsOutcome]:
+        """StreamsGroupHeartbeat: completes when what it changes is replicated, or at once."""
+        try:
+            check_streams_request(group_id, request)
+            self._check_heartbeat(group_id, request, "Streams")
+        except ApiError as refusal:
+            return StreamsOutcome(error=refusal.code, message=refusal.message)
+        call: ParkedCall[StreamsOutcome] = ParkedCall()
+        self._run_or_create(group_id, replace(request, token=call))
+        return call.reply()
+
+    def _check_heartbeat(self, group_id: str, request: MemberEvent, kind: str) -> None:
+        """Raise ApiError if the group is not served here, or cannot be created."""
+        error = self._status(group_id)
+        if error is ErrorCode.NONE and request.is_joining and self._runner.metadata_bytes > MEMBERS_METADATA_BYTES_MAX:
+            error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        error = error or self._creation_error(group_id)
+        if error is not ErrorCode.NONE:
+            raise ApiError(error)
+        if group_id not in self._groups and not request.is_joining:
+            what = "Group" if request.is_leaving else f"{kind} group"
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"{what} {group_id} not found.")
+
+    def find(self, group_id: str, cls: type[T]) -> T:
+        """Return a group of one of the newer types on this broker.
 
         Raises ApiError: GROUP_ID_NOT_FOUND for a group that is missing or of another type.
         """
@@ -305,10 +307,10 @@ class GroupCoordinator:
         if error is not ErrorCode.NONE:
             raise ApiError(error)
         hosted = self._groups.get(group_id)
-        if hosted is None or hosted.group.share is None:
-            what = "not found" if hosted is None else "is not a share group"
+        if hosted is None or not isinstance(hosted.group.newer, cls):
+            what = "not found" if hosted is None else f"is not a {cls.kind} group"
             raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
-        return hosted.group.share
+        return hosted.group.newer
 
     async def reset_share_states(self, group_id: str, offsets: Mapping[ShareKey, tuple[str, int]]) -> None:
         """Set start offsets of a share group without members; the names of the topics are beside the offsets.
@@ -335,7 +337,7 @@ class GroupCoordinator:
 
     async def delete_share_states(self, group_id: str, topic_ids: Collection[UUID] | None = None) -> None:
         """Delete the state of some topics, or all, of a share group without members.  Raises ApiError."""
-        share = self.find_share_group(group_id)
+        share = self.find(group_id, ShareGroup)
         if not share.is_empty:
             raise ApiError(ErrorCode.NON_EMPTY_GROUP)
         known = share.partitions.known()
@@ -354,10 +356,6 @@ class GroupCoordinator:
     def is_missing(self, group_id: str) -> bool:
         """Return whether this broker coordinates the group, and there is no such group."""
         return group_id not in self._groups and self._status(group_id, may_be_empty=True) is ErrorCode.NONE
-
-    def has(self, group_id: str) -> bool:
-        """Return whether this broker coordinates the group, and the group exists."""
-        return group_id in self._groups
 
     def commit(self, group_id: str, request: CommitRequest) -> Reply[CommitOutcome]:
         """OffsetCommit: completes when the commits are in the log, or at once with an error."""
@@ -403,8 +401,8 @@ class GroupCoordinator:
         hosted = self._groups.get(group_id)
         if hosted is None:
             return ErrorCode.NONE, dict.fromkeys(partitions or (), (ErrorCode.NONE, OFFSET_OF_NOTHING))
-        if hosted.group.consumer is not None:
-            error = fetch_error(hosted.group.consumer, *member)
+        if hosted.group.reconciled is not None:
+            error = fetch_error(hosted.group.reconciled, *member)
             if error is not ErrorCode.NONE:
                 return error, {}
         offsets = hosted.group.offsets
@@ -425,8 +423,8 @@ class GroupCoordinator:
         """DescribeGroups: a group that does not exist, or is of the consumer protocol, is described as dead."""
         error = self._status(group_id, may_be_empty=True)
         hosted = self._groups.get(group_id) if error is ErrorCode.NONE else None
-        is_described = hosted is not None and hosted.group.consumer is None and hosted.group.share is None
-        return error, hosted.group.describe() if hosted is not None and is_described else DEAD_GROUP
+        is_classic = hosted is not None and hosted.group.newer is None
+        return error, hosted.group.describe() if hosted is not None and is_classic else DEAD_GROUP
 
     async def groups(
         self, states: Collection[str] = (), types: Collection[str] = ()

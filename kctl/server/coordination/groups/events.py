@@ -9,22 +9,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from kctl.errors import ErrorCode
 from kctl.model import ProducerIdAndEpoch, TopicPartition
-from kctl.server.coordination.consumer_groups.group import Changes
-from kctl.server.coordination.consumer_groups.requests import HeartbeatOutcome, HeartbeatRequest
+from kctl.server.coordination.consumer_groups.requests import HeartbeatRequest
 from kctl.server.coordination.groups.offsets import OffsetAndMetadata
+from kctl.server.coordination.newer_groups import Changes
 from kctl.server.coordination.share_groups.requests import (
     ForgetStates,
-    ResetOutcome,
     ResetStates,
     ShareHeartbeat,
-    ShareOutcome,
     StateOfTopics,
     StatesInitialized,
 )
+from kctl.server.coordination.streams_groups.requests import StreamsHeartbeat
 
 Token: TypeAlias = object
 Protocols: TypeAlias = tuple[tuple[str, bytes], ...]
@@ -47,12 +46,12 @@ class TimerKind(StrEnum):
     SESSION = "session"
     JOIN = "join"
     SYNC = "sync"
-    CONSUMER_SESSION = "consumer session"
-    """The session of a member of the consumer protocol."""
+    MEMBER_SESSION = "member session"
+    """The session of a member of a group of one of the newer types."""
     REVOCATION = "revocation"
-    """The time that such a member has to revoke partitions."""
-    SHARE_SESSION = "share session"
-    """The session of a member of a share group."""
+    """The time that such a member has to revoke partitions or tasks."""
+    FIRST_ASSIGNMENT = "first assignment"
+    """The delay of the first assignment of a streams group."""
 
 
 class TimerKey(NamedTuple):
@@ -242,8 +241,10 @@ class Unload:
     """Another broker coordinates the group now."""
 
 
+MemberEvent: TypeAlias = HeartbeatRequest | ShareHeartbeat | StreamsHeartbeat
 Event: TypeAlias = (
     ShareHeartbeat
+    | StreamsHeartbeat
     | StatesInitialized
     | ResetStates
     | ForgetStates
@@ -311,32 +312,18 @@ class CommitAppend:
 
 
 @dataclass(slots=True)
-class ConsumerAppend:
-    """Changes of a group of the consumer protocol that are being written."""
+class NewerAppend:
+    """Changes of a group of one of the newer types that are being written."""
 
     changes: Changes
-    waiting: list[tuple[Token, HeartbeatOutcome]]
-    """Heartbeats, whose outcome is valid when the changes are replicated."""
-    fenced: tuple[str, ...]
-    """The members that were removed."""
-    is_created: bool = False
-    """The group did not exist, or was a classic one."""
-
-
-@dataclass(slots=True)
-class ShareAppend:
-    """Changes of a share group that are being written."""
-
-    saved: dict[str, object] | None
-    """The group before them."""
-    waiting: list[tuple[Token, ShareOutcome | ResetOutcome]]
-    """Requests, whose outcome is valid when the changes are replicated."""
+    waiting: list[tuple[Token, Any]]
+    """Requests with their outcomes, which are valid when the changes are replicated."""
     fenced: tuple[str, ...] = ()
     """The members that were removed."""
     initialize: StateOfTopics = field(default_factory=dict)
     """What the share coordinator begins afterwards."""
     is_created: bool = False
-    """The group did not exist."""
+    """The group did not exist, or was a classic one."""
 
 
-Append: TypeAlias = AssignmentAppend | ReplacementAppend | EmptyAppend | CommitAppend | ConsumerAppend | ShareAppend
+Append: TypeAlias = AssignmentAppend | ReplacementAppend | EmptyAppend | CommitAppend | NewerAppend

@@ -44,15 +44,12 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from uuid import UUID
 
 from kctl.errors import ErrorCode, MalformedRequest
 from kctl.limits import Subject, bound
-from kctl.model import ZERO_UUID
 from kctl.protocol.codec import decode_body
 from kctl.protocol.consumer_protocol import ConsumerProtocolSubscription
 from kctl.server.coordination.consumer_groups.group import ConsumerGroup
-from kctl.server.coordination.consumer_groups.state import ClusterTopics
 from kctl.server.coordination.groups.actions import (
     PREVIOUS_STATES,
     Action,
@@ -67,7 +64,9 @@ from kctl.server.coordination.groups.actions import (
 from kctl.server.coordination.groups.config import GroupConfig
 from kctl.server.coordination.groups.events import Append, AssignmentAppend, Now, Protocols, Token
 from kctl.server.coordination.groups.offsets import CommittedOffsets
+from kctl.server.coordination.newer_groups import ClusterTopics, NewerGroup, NoTopics
 from kctl.server.coordination.share_groups.group import ShareGroup
+from kctl.server.coordination.streams_groups.group import StreamsGroup
 
 GROUP_SUBSCRIBED_TOPICS_MAX = bound(
     Subject.COORDINATION,
@@ -258,28 +257,6 @@ def subscribed_topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
 CONSUMER_PROTOCOL_TYPE = "consumer"
 
 
-class NoTopics:
-    """ClusterTopics of a group whose broker does not serve the consumer protocol."""
-
-    topics_version = 0
-
-    def topic_id(self, topic: str) -> UUID:
-        """Return the zero id."""
-        return ZERO_UUID
-
-    def topic_name(self, topic_id: UUID) -> str | None:
-        """Return None."""
-        return None
-
-    def partition_count(self, topic: str) -> int | None:
-        """Return None."""
-        return None
-
-    def partition_racks(self, topic: str) -> list[list[str]]:
-        """Return no partitions."""
-        return []
-
-
 @dataclass(slots=True)
 class InitialDelay:
     """The delay before the first generation: the current delay, and the longest further delay."""
@@ -310,16 +287,14 @@ class Group:
         self.has_new_member = False
         """A member joined during the initial delay, which extends it."""
         self.offsets = CommittedOffsets()
-        self.consumer: ConsumerGroup | None = None
-        """Its members, if it is a group of the consumer protocol; it is Empty otherwise then."""
-        self.share: ShareGroup | None = None
-        """Its members and partitions, if it is a share group; it is Empty otherwise then."""
+        self.newer: NewerGroup | None = None
+        """Its members, if it is of one of the newer types; it is Empty otherwise then."""
         self.topics: ClusterTopics = NoTopics()
         self.sessions: dict[str, int] = {}
-        """When the session of each member of the consumer protocol ends; each has a timer."""
+        """When the session of each member of a newer type ends; each has a timer."""
         self.revocation_epochs: dict[str, int] = {}
         """The epochs which members have to leave before their timer fires."""
-        self.last_consumer_append = 0
+        self.last_newer_append = 0
         self.appends: dict[int, Append] = {}
         self.unfinished: deque[Iterator[Sequence[Action]]] = deque()
         """Work for many members that has begun, see `step_through` in rebalance."""
@@ -351,20 +326,44 @@ class Group:
     @property
     def has_no_members(self) -> bool:
         """True if there are no members of any protocol."""
-        has_newer = (self.consumer or self.share) is not None and self.member_count > 0
-        return self.state is GroupState.EMPTY and not has_newer
+        return self.state is GroupState.EMPTY and not (self.newer is not None and self.newer.members)
+
+    @property
+    def has_no_classic_members(self) -> bool:
+        """True if there are no members of the classic protocol, nor any that join."""
+        return self.state is GroupState.EMPTY and not self.members and not self.pending_members
+
+    @property
+    def consumer(self) -> ConsumerGroup | None:
+        """The group, if it is of the consumer protocol."""
+        return self.newer if isinstance(self.newer, ConsumerGroup) else None
+
+    @property
+    def share(self) -> ShareGroup | None:
+        """The group, if it is a share group."""
+        return self.newer if isinstance(self.newer, ShareGroup) else None
+
+    @property
+    def streams(self) -> StreamsGroup | None:
+        """The group, if it is a streams group."""
+        return self.newer if isinstance(self.newer, StreamsGroup) else None
+
+    @property
+    def reconciled(self) -> ConsumerGroup | StreamsGroup | None:
+        """The group, if its members have to revoke before others are assigned."""
+        return self.newer if isinstance(self.newer, ConsumerGroup | StreamsGroup) else None
 
     @property
     def state_name(self) -> str:
         """The state, as clients see it."""
-        newer = self.consumer or self.share
-        return self.state.value if newer is None or self.state is GroupState.DEAD else newer.state.value
+        if self.newer is None or self.state is GroupState.DEAD:
+            return self.state.value
+        return self.newer.state.value
 
     @property
     def member_count(self) -> int:
         """The number of members of whatever protocol."""
-        newer = self.consumer or self.share
-        return len(self.members) if newer is None else len(newer.members)
+        return len(self.members if self.newer is None else self.newer.members)
 
     def forget_classic(self) -> None:
         """Forget the generation of a classic group that has become one of the consumer protocol."""
@@ -425,17 +424,14 @@ class Group:
 
     def is_subscribed_to(self, topic: str) -> bool:
         """Return True if members subscribe to the topic, or if their subscriptions cannot be parsed."""
-        if self.consumer is not None:
-            return self.consumer.is_subscribed_to(topic)
-        if self.share is not None:
-            return topic in self.share.topic_counts
+        if self.newer is not None:
+            return self.newer.is_subscribed_to(topic)
         return self.subscribed_topics is None or topic in self.subscribed_topics
 
     @property
     def metadata_bytes(self) -> int:
         """The size of all members with their ids, protocols and metadata, and of ids that were given to new members."""
-        newer = self.consumer or self.share
-        newer_bytes = 0 if newer is None else newer.memory_bytes
+        newer_bytes = 0 if self.newer is None else self.newer.memory_bytes
         return self._protocol_support.metadata_bytes + self._ids_bytes + newer_bytes
 
     def add_pending(self, member_id: str) -> None:
@@ -638,10 +634,9 @@ class Group:
 
     def overview(self) -> GroupOverview:
         """Return the group for ListGroups."""
-        if self.consumer is not None:
-            return GroupOverview(self.group_id, CONSUMER_PROTOCOL_TYPE, self.state_name, GroupType.CONSUMER)
-        if self.share is not None:
-            return GroupOverview(self.group_id, GroupType.SHARE.value, self.state_name, GroupType.SHARE)
+        if self.newer is not None:
+            # The protocol type is the same text.
+            return GroupOverview(self.group_id, self.newer.kind, self.state_name, GroupType(self.newer.kind))
         return GroupOverview(self.group_id, self.protocol_type or "", self.state_name, GroupType.CLASSIC)
 
     def _read_subscriptions(self) -> frozenset[str] | None:

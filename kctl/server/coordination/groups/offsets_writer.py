@@ -19,16 +19,14 @@ from kctl.records.build import build_batch
 from kctl.records.compression import Codec
 from kctl.records.header import Record
 from kctl.server.coordination.groups.actions import (
-    PersistConsumerGroup,
     PersistGroup,
+    PersistNewerGroup,
     PersistOffsets,
-    PersistShareGroup,
     PersistTombstones,
 )
 from kctl.server.coordination.groups.config import GroupConfig
+from kctl.server.coordination.groups.newer_records import newer_group_records
 from kctl.server.coordination.groups.records import (
-    consumer_group_records,
-    deleted_records,
     group_record,
     group_record_in_pieces,
     offset_records,
@@ -38,7 +36,6 @@ from kctl.server.coordination.groups.records import (
 from kctl.server.coordination.partitions import LedPartition
 from kctl.server.coordination.ports import AppendOutcome, CoordinatorLog
 from kctl.server.coordination.replies import append_or_refuse, refused
-from kctl.server.coordination.share_groups.records import share_group_records
 from kctl.system.environment import Clock
 from kctl.system.steps import Steps
 
@@ -109,29 +106,19 @@ class OffsetsWriter:
         def batch() -> bytes:
             now_ms = self._clock.now_ms()
             records = tombstones(group_id, action.partitions, is_group_gone=action.is_group_gone, timestamp_ms=now_ms)
-            return self._batch(records + deleted_records(group_id, action.consumer, action.share, now_ms))
+            return self._batch(records + newer_group_records(group_id, action.newer, now_ms))
 
         self._append(partition, group_id, batch, required_acks=NO_ACKS)
 
-    def share_group(
-        self, partition: LedPartition[Any], group_id: str, action: PersistShareGroup
+    def newer_group(
+        self, partition: LedPartition[Any], group_id: str, action: PersistNewerGroup
     ) -> AppendOutcome | asyncio.Future[AppendOutcome]:
-        """Write changes of a share group, in one batch."""
-
-        def batch() -> bytes:
-            return self._batch(share_group_records(group_id, action.changes, self._clock.now_ms()))
-
-        return self._append(partition, group_id, batch, required_acks=self._required_acks)
-
-    def consumer_group(
-        self, partition: LedPartition[Any], group_id: str, action: PersistConsumerGroup
-    ) -> AppendOutcome | asyncio.Future[AppendOutcome]:
-        """Write changes of a group of the consumer protocol, in one batch."""
+        """Write changes of a group of one of the newer types, in one batch."""
 
         def batch() -> bytes:
             now_ms = self._clock.now_ms()
             records = tombstones(group_id, (), is_group_gone=action.deletes_classic, timestamp_ms=now_ms)
-            return self._batch(records + consumer_group_records(group_id, action.changes, now_ms))
+            return self._batch(records + newer_group_records(group_id, action.changes, now_ms))
 
         return self._append(partition, group_id, batch, required_acks=self._required_acks)
 

@@ -31,19 +31,13 @@ from kctl.records.internal.topics import (
     encode_offset_commit_key,
     encode_offset_commit_value,
 )
-from kctl.server.coordination.consumer_groups.group import ConsumerGroup
-from kctl.server.coordination.consumer_groups.records import decode_key, decode_value, encode_key, encode_value
-from kctl.server.coordination.consumer_groups.state import Change, Key, RecordType
 from kctl.server.coordination.groups.actions import GroupSnapshot, MemberSnapshot
 from kctl.server.coordination.groups.config import GroupConfig
 from kctl.server.coordination.groups.group import Group
+from kctl.server.coordination.groups.newer_records import KIND_OF, decode_key, decode_value
 from kctl.server.coordination.groups.offsets import AppendedOffset, OffsetAndMetadata, Packed, pack, unpack
+from kctl.server.coordination.newer_groups import Change, NewerGroup
 from kctl.server.coordination.replay import pass_over
-from kctl.server.coordination.share_groups import records as share_groups
-from kctl.server.coordination.share_groups.group import Change as ShareChange
-from kctl.server.coordination.share_groups.group import Key as ShareKey
-from kctl.server.coordination.share_groups.group import RecordType as ShareRecordType
-from kctl.server.coordination.share_groups.group import ShareGroup
 from kctl.system.steps import Steps
 
 # Converts between a group and its records in `__consumer_offsets`.
@@ -125,22 +119,6 @@ def tombstones(
     if is_group_gone:
         keys.append(encode_group_metadata_key(group_id))
     return [Record(_POSITION_IN_BATCH, timestamp_ms, key, None) for key in keys]
-
-
-def consumer_group_records(group_id: str, changes: Iterable[Change], timestamp_ms: int) -> list[Record]:
-    """Return the records of changes of a group of the consumer protocol."""
-    return [
-        Record(_POSITION_IN_BATCH, timestamp_ms, encode_key(group_id, change.key), encode_value(change))
-        for change in changes
-    ]
-
-
-def deleted_records(
-    group_id: str, consumer: Iterable[Change], share: Iterable[ShareChange], timestamp_ms: int
-) -> list[Record]:
-    """Return the tombstones of a group of one of the newer types."""
-    records = consumer_group_records(group_id, consumer, timestamp_ms)
-    return records + share_groups.share_group_records(group_id, share, timestamp_ms)
 
 
 def read_committed_offset(value: bytes, log_offset: int) -> Packed:
@@ -229,8 +207,6 @@ def _member_snapshot(member: MemberMetadata) -> MemberSnapshot:
 
 
 KEY_VERSION_BYTES = 2
-GROUP_KEY = Key(RecordType.GROUP)
-SHARE_GROUP_KEY = ShareKey(ShareRecordType.GROUP)
 _PARTITION = struct.Struct(">i")
 
 
@@ -261,8 +237,7 @@ class GroupPlayback:
 
     def __init__(self) -> None:
         self._groups: dict[str, GroupSnapshot] = {}
-        self._consumer_groups: dict[str, ConsumerGroup] = {}
-        self._share_groups: dict[str, ShareGroup] = {}
+        self._newer_groups: dict[str, NewerGroup] = {}
         self._places: dict[bytes, _Place] = {}
         self._topics: defaultdict[str, dict[int, TopicPartition]] = defaultdict(dict)
         self._offsets: defaultdict[str, dict[TopicPartition, Packed]] = defaultdict(dict)
@@ -283,9 +258,7 @@ class GroupPlayback:
             self._offset(self._place(decoded, key), decoded.partition, record.value, header)
         elif isinstance(decoded, GroupMetadataKey):
             self._group(decoded.group, record.value)
-        elif isinstance(decoded, UnknownKey) and not (
-            self._consumer_group(key, record.value) or self._share_group(key, record.value)
-        ):
+        elif isinstance(decoded, UnknownKey) and not self._newer_group(key, record.value):
             pass_over(decoded)
 
     def marker(self, record: Record, header: BatchHeader) -> None:
@@ -319,14 +292,12 @@ class GroupPlayback:
             group = Group.restored(group_id, config, self._groups.pop(group_id))
             self._restore_offsets(group, pending.pop(group_id, []))
             yield group
-        newer = chain(list(self._consumer_groups), list(self._share_groups))
-        for group_id in chain(newer, list(self._offsets), list(pending)):
+        for group_id in chain(list(self._newer_groups), list(self._offsets), list(pending)):
             group = Group(group_id, config)
-            group.consumer = self._consumer_groups.pop(group_id, None)
-            group.share = self._share_groups.pop(group_id, None)
+            group.newer = self._newer_groups.pop(group_id, None)
             self._restore_offsets(group, pending.pop(group_id, []))
-            # The records of an empty group of the consumer protocol are deleted when it expires.
-            is_stored = group.consumer is not None and group.consumer.is_stored
+            # The records of an empty group of a newer type are deleted when it expires.
+            is_stored = group.newer is not None and group.newer.is_stored
             yield None if group.is_vacant and not is_stored else group
 
     def _restore_offsets(self, group: Group, pending: list[tuple[int, TopicPartition, Packed]]) -> None:
@@ -361,40 +332,24 @@ class GroupPlayback:
         else:
             place.committed[tp] = packed
 
-    def _consumer_group(self, key: bytes, value: bytes | None) -> bool:
-        """Apply a record of a group of the consumer protocol; return False if it is of another kind."""
+    def _newer_group(self, key: bytes, value: bytes | None) -> bool:
+        """Apply a record of a group of one of the newer types; return False if it is of another kind."""
         decoded = decode_key(key)
         if decoded is None:
             return False
         group_id, changed = decoded
         change = Change(changed, None if value is None else decode_value(changed.type, value))
+        new_group = KIND_OF[changed.type].new_group
+        group = self._newer_groups.get(group_id)
         if value is not None:
             self._groups.pop(group_id, None)
-            self._share_groups.pop(group_id, None)
-        elif group_id not in self._consumer_groups:
+        elif not isinstance(group, new_group):
             return True  # There is nothing to remove, and the group may be one of another type.
-        group = self._consumer_groups.setdefault(group_id, ConsumerGroup())
+        if not isinstance(group, new_group):
+            group = self._newer_groups[group_id] = new_group()
         group.apply(change)
-        if change == (GROUP_KEY, None):
-            del self._consumer_groups[group_id]
-        return True
-
-    def _share_group(self, key: bytes, value: bytes | None) -> bool:
-        """Apply a record of a share group; return False if it is of another kind."""
-        decoded = share_groups.decode_key(key)
-        if decoded is None:
-            return False
-        group_id, changed = decoded
-        decoded_value = None if value is None else share_groups.decode_value(changed.type, value)
-        if value is not None:
-            self._groups.pop(group_id, None)
-            self._consumer_groups.pop(group_id, None)
-        elif group_id not in self._share_groups:
-            return True
-        group = self._share_groups.setdefault(group_id, ShareGroup())
-        group.apply(ShareChange(changed, decoded_value))
-        if (changed, value) == (SHARE_GROUP_KEY, None):
-            del self._share_groups[group_id]
+        if value is None and changed.type.name == "GROUP":
+            del self._newer_groups[group_id]
         return True
 
     def _group(self, group_id: str, value: bytes | None) -> None:
@@ -402,6 +357,5 @@ class GroupPlayback:
             self._groups.pop(group_id, None)
         else:
             # The group was converted, or this is the last record of a classic one.
-            self._consumer_groups.pop(group_id, None)
-            self._share_groups.pop(group_id, None)
+            self._newer_groups.pop(group_id, None)
             self._groups[group_id] = group_snapshot(decode_group_metadata_value(value))

@@ -26,7 +26,6 @@ from kctl.limits import GROUP_MEMBERS_PER_STEP_MAX, REQUEST_ELEMENTS_PER_SLICE_M
 from kctl.model import GROUP_METADATA_TOPIC, TopicPartition
 from kctl.server.coordination.consumer_groups.regex.automaton import find_topics
 from kctl.server.coordination.consumer_groups.requests import HeartbeatRequest
-from kctl.server.coordination.consumer_groups.state import ClusterTopics
 from kctl.server.coordination.groups.actions import (
     Action,
     CancelTimer,
@@ -36,10 +35,9 @@ from kctl.server.coordination.groups.actions import (
     GroupCounts,
     GroupState,
     InitializeStates,
-    PersistConsumerGroup,
     PersistGroup,
+    PersistNewerGroup,
     PersistOffsets,
-    PersistShareGroup,
     PersistTombstones,
     Removals,
     Repeat,
@@ -62,18 +60,20 @@ from kctl.server.coordination.groups.events import (
     TransactionCompleted,
     Unload,
 )
-from kctl.server.coordination.groups.group import Group, NoTopics
+from kctl.server.coordination.groups.group import Group
 from kctl.server.coordination.groups.offsets import OpenTransactions, TransactionEnd
 from kctl.server.coordination.groups.offsets_writer import OffsetsWriter
 from kctl.server.coordination.groups.records import GroupPlayback
 from kctl.server.coordination.groups.step import step
 from kctl.server.coordination.hosted import HostedObjects, Turns, taken, visit_all
+from kctl.server.coordination.newer_groups import ClusterTopics, NoTopics
 from kctl.server.coordination.partitions import LedPartition, play_back
 from kctl.server.coordination.ports import AppendOutcome, CoordinatorLog, outcome_of
 from kctl.server.coordination.replies import ParkedCall
 from kctl.server.coordination.share_groups.group import NamedPartitions
 from kctl.server.coordination.share_groups.ports import GroupShareStates, NoShareStates, share_keys
 from kctl.server.coordination.share_groups.requests import ShareHeartbeat, StatesInitialized
+from kctl.server.coordination.streams_groups.requests import StreamsHeartbeat
 from kctl.server.loop.slices import run_steps, sliced_batches
 from kctl.server.share_partitions.values import NO_OFFSET
 from kctl.system.environment import Clock, Timer, TimerTask
@@ -209,7 +209,7 @@ class GroupRunner:
                 self.counts.completed_rebalances += 1
             # One line is enough for all groups of a partition, or of a check.
             is_changed = group.state is not state or group.generation != generation
-            if isinstance(event, HeartbeatRequest | ShareHeartbeat | TimerFired):
+            if isinstance(event, HeartbeatRequest | ShareHeartbeat | StreamsHeartbeat | TimerFired):
                 self._log_epoch(group, epoch)
             if is_changed and not is_of_all and not isinstance(event, Unload):
                 self._log_change(group, state)
@@ -380,13 +380,9 @@ class GroupRunner:
                 self._batches += 1
                 outcome = self._writer.group(hosted.partition, hosted.group.group_id, action)
                 self._await_append(hosted, action.append_id, outcome, inbox)
-            case PersistConsumerGroup():
+            case PersistNewerGroup():
                 self._batches += 1
-                outcome = self._writer.consumer_group(hosted.partition, hosted.group.group_id, action)
-                self._await_append(hosted, action.append_id, outcome, inbox)
-            case PersistShareGroup():
-                self._batches += 1
-                outcome = self._writer.share_group(hosted.partition, hosted.group.group_id, action)
+                outcome = self._writer.newer_group(hosted.partition, hosted.group.group_id, action)
                 self._await_append(hosted, action.append_id, outcome, inbox)
             case InitializeStates():
                 self._begin(self._initialize(hosted, action), f"share-states-{hosted.group.group_id}")
@@ -533,8 +529,7 @@ class GroupRunner:
 
 def _epoch_of(group: Group) -> int:
     """Return the epoch of a group of one of the newer types; 0 for a classic one."""
-    newer = group.consumer or group.share
-    return 0 if newer is None else newer.epoch.epoch
+    return 0 if group.newer is None else group.newer.epoch.epoch
 
 
 def _call_of(action: Respond) -> ParkedCall[object]:

@@ -16,7 +16,6 @@ from kctl.server.coordination.groups.events import (
     AssignmentAppend,
     CommitAppend,
     CommitRequest,
-    ConsumerAppend,
     Continue,
     DecideOffsets,
     DeleteGroup,
@@ -29,10 +28,10 @@ from kctl.server.coordination.groups.events import (
     Heartbeat,
     JoinRequest,
     LeaveRequest,
+    NewerAppend,
     Now,
     RegexesResolved,
     ReplacementAppend,
-    ShareAppend,
     SyncRequest,
     TimerFired,
     TimerKind,
@@ -41,6 +40,7 @@ from kctl.server.coordination.groups.events import (
     Unload,
 )
 from kctl.server.coordination.groups.group import Group
+from kctl.server.coordination.groups.rules import consumer_group, share_group, streams_group
 from kctl.server.coordination.groups.rules.committing import (
     commit,
     commit_in_transaction,
@@ -53,15 +53,18 @@ from kctl.server.coordination.groups.rules.committing import (
     transaction_completed,
 )
 from kctl.server.coordination.groups.rules.consumer_group import (
-    consumer_append_done,
-    consumer_session_ended,
-    hear_member,
-    revocation_overdue,
-    start_sessions,
+    hear_consumer,
     store_resolved,
 )
 from kctl.server.coordination.groups.rules.joining import assignment_stored, join, replacement_stored, sync
 from kctl.server.coordination.groups.rules.liveness import heartbeat, leave, session_ended
+from kctl.server.coordination.groups.rules.newer_group import (
+    Rules,
+    member_session_ended,
+    newer_append_done,
+    revocation_overdue,
+    start_sessions,
+)
 from kctl.server.coordination.groups.rules.rebalance import (
     MemberSteps,
     continue_steps,
@@ -74,14 +77,13 @@ from kctl.server.coordination.groups.rules.rebalance import (
     sync_time_is_up,
 )
 from kctl.server.coordination.groups.rules.share_group import (
+    begin_states,
     forget_states,
     hear_share_member,
     reset_states,
-    share_append_done,
-    share_session_ended,
-    start_share_sessions,
     store_initialized,
 )
+from kctl.server.coordination.groups.rules.streams_group import delay_ended, hear_streams_member
 from kctl.server.coordination.replay import commit_error, group_error, heartbeat_error
 from kctl.server.coordination.share_groups.requests import (
     ForgetStates,
@@ -89,6 +91,9 @@ from kctl.server.coordination.share_groups.requests import (
     ShareHeartbeat,
     StatesInitialized,
 )
+from kctl.server.coordination.streams_groups.requests import StreamsHeartbeat
+
+_RULES = {rules.new_group: rules for rules in (consumer_group.RULES, share_group.RULES, streams_group.RULES)}
 
 
 def step(group: Group, event: Event, now: Now) -> list[Action]:
@@ -109,9 +114,11 @@ def step(group: Group, event: Event, now: Now) -> list[Action]:
         case TimerFired():
             _timer_fired(group, event, now, out)
         case HeartbeatRequest():
-            hear_member(group, event, now, out)
+            hear_consumer(group, event, now, out)
         case ShareHeartbeat():
             hear_share_member(group, event, now, out)
+        case StreamsHeartbeat():
+            hear_streams_member(group, event, now, out)
         case StatesInitialized():
             store_initialized(group, event, now, out)
         case ResetStates():
@@ -161,10 +168,10 @@ def _append_done(group: Group, event: AppendDone, now: Now, out: list[Action]) -
         case EmptyAppend():
             # Not stored: if it is restored, it has members that are gone, whose sessions expire again.
             pass
-        case ConsumerAppend():
-            consumer_append_done(group, append, heartbeat_error(event.error), out, is_written=event.is_written)
-        case ShareAppend():
-            share_append_done(group, append, heartbeat_error(event.error), out, is_written=event.is_written)
+        case NewerAppend():
+            newer_append_done(group, append, heartbeat_error(event.error), out, is_written=event.is_written)
+            if append.initialize and event.error is ErrorCode.NONE:
+                begin_states(group, append.initialize, out)
         case _:
             assert_never(append)
 
@@ -177,14 +184,21 @@ def _timer_fired(group: Group, event: TimerFired, now: Now, out: list[Action]) -
             join_time_is_up(group, now, out)
         case TimerKind.SYNC:
             sync_time_is_up(group, now, out)
-        case TimerKind.CONSUMER_SESSION:
-            consumer_session_ended(group, event.key.member_id, now, out)
-        case TimerKind.SHARE_SESSION:
-            share_session_ended(group, event.key.member_id, now, out)
+        case TimerKind.MEMBER_SESSION:
+            if (rules := _rules_of(group)) is not None:
+                member_session_ended(group, rules, event.key.member_id, now, out)
         case TimerKind.REVOCATION:
-            revocation_overdue(group, event.key.member_id, now, out)
+            if (rules := _rules_of(group)) is not None:
+                revocation_overdue(group, rules, event.key.member_id, now, out)
+        case TimerKind.FIRST_ASSIGNMENT:
+            delay_ended(group, now, out)
         case _:
             assert_never(event.key.kind)
+
+
+def _rules_of(group: Group) -> Rules | None:
+    """Return the rules of a group of one of the newer types."""
+    return None if group.newer is None else _RULES[type(group.newer)]
 
 
 def _loaded(group: Group, now: Now, out: list[Action]) -> None:
@@ -200,8 +214,8 @@ def _loaded(group: Group, now: Now, out: list[Action]) -> None:
                 expect_heartbeat(member, member.session_timeout_ms, now, of_one)
             yield of_one
 
-    start_sessions(group, now, out)
-    start_share_sessions(group, now, out)
+    if (rules := _rules_of(group)) is not None:
+        start_sessions(group, rules, now, out)
     if group.is_over_capacity:
         start_rebalance_if_possible(group, now, out)
     step_through(group, len(group.members), work(), out)

@@ -9,17 +9,15 @@ Owner: event loop.  Pure.  Kafka: ShareGroup, ShareGroupMember.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from copy import copy
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
-from typing import NamedTuple, TypeAlias
+from typing import ClassVar, NamedTuple, cast
 from uuid import UUID
 
-from kctl.server.coordination.consumer_groups.state import NO_EPOCH, GroupEpoch, Partitions, TargetEpoch
+from kctl.server.coordination.consumer_groups.state import Partitions
+from kctl.server.coordination.newer_groups import FIRST_EPOCH, NO_EPOCH, Change, GroupEpoch, Key, TargetEpoch, set_value
 
-FIRST_EPOCH = 1
-"""The epoch of a group before its first member; Kafka begins with it since 4.3."""
 _BYTES_PER_MEMBER = 1_500
 
 
@@ -124,25 +122,10 @@ def _without(
     return left
 
 
-Value: TypeAlias = GroupEpoch | TargetEpoch | ShareMember | ShareAssignment | StatePartitions | Partitions
-
-
-class Key(NamedTuple):
-    """The key of a value in a group; `name` is a member id."""
-
-    type: RecordType
-    name: str = ""
-
-
-class Change(NamedTuple):
-    """A value of a group is set, or deleted if it is None."""
-
-    key: Key
-    value: Value | None
-
-
 class ShareGroup:
-    """The values of a group.  Attributes are read-only for other modules; `apply` and `restore` change them."""
+    """The values of a group.  Attributes are read-only for other modules; `apply` is the only change."""
+
+    kind: ClassVar[str] = "share"
 
     def __init__(self) -> None:
         self.epoch = GroupEpoch(FIRST_EPOCH)
@@ -189,49 +172,56 @@ class ShareGroup:
         keys += [Key(RecordType.PARTITIONS), Key(RecordType.GROUP)]
         return [Change(key, None) for key in keys]
 
-    def saved(self) -> dict[str, object]:
-        """Return the values, for `restore`."""
-        copies = {name: copy(getattr(self, name)) for name in ("members", "targets", "assignments", "topic_counts")}
-        kept = {name: getattr(self, name) for name in ("epoch", "target", "partitions", "is_stored", "memory_bytes")}
-        return {**copies, **kept}
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Return whether a member subscribes to the topic."""
+        return topic in self.topic_counts
 
-    def restore(self, saved: Mapping[str, object]) -> None:
-        """Take back the last changes."""
-        self.settled = None
-        for name, value in saved.items():
-            setattr(self, name, value)
+    def values(self) -> dict[str, object]:
+        """Return everything that the group consists of, for comparison."""
+        names = ("epoch", "target", "members", "targets", "assignments", "partitions", "topic_counts", "memory_bytes")
+        return {name: getattr(self, name) for name in names}
 
-    def apply(self, change: Change) -> None:
-        """Set or delete a value."""
-        (record_type, name), value = change
+    def apply(self, change: Change) -> Callable[[], None]:
+        """Set or delete a value; return what takes the change back."""
+        was_stored = self.is_stored
+        revert = self._apply(change)
+
+        def undo() -> None:
+            self.settled = None
+            revert()
+            self.is_stored = was_stored
+
         self.is_stored = True
-        match record_type, value:
-            case RecordType.GROUP, GroupEpoch():
-                self.epoch = value
-            case RecordType.GROUP, _:
-                self.epoch = GroupEpoch(FIRST_EPOCH)
-            case RecordType.TARGET, TargetEpoch():
-                self.target = value
-            case RecordType.TARGET, _:
-                self.target = TargetEpoch(0)
-            case RecordType.PARTITIONS, StatePartitions():
-                self.partitions = value
-            case RecordType.PARTITIONS, _:
-                self.partitions = StatePartitions()
-            case RecordType.MEMBER, _:
-                self._count(self.members.pop(name, None), -1)
-                if isinstance(value, ShareMember):
-                    self.members[name] = value
-                    self._count(value, 1)
+        return undo
+
+    def _apply(self, change: Change) -> Callable[[], None]:
+        (record_type, name), value = change
+        match record_type:
+            case RecordType.GROUP:
+                return self._replace("epoch", GroupEpoch(FIRST_EPOCH) if value is None else value)
+            case RecordType.TARGET:
+                return self._replace("target", TargetEpoch(0) if value is None else value)
+            case RecordType.PARTITIONS:
+                return self._replace("partitions", StatePartitions() if value is None else value)
+            case RecordType.MEMBER:
+                before = self.members.get(name)
+                self._set_member(name, cast("ShareMember | None", value))
+                return lambda: self._set_member(name, before)
+            case RecordType.MEMBER_TARGET:
+                return set_value(self.targets, name, cast("Partitions | None", value))
             case _:
-                values: dict[str, Value] = {  # type: ignore[assignment]
-                    RecordType.MEMBER_TARGET: self.targets,
-                    RecordType.MEMBER_ASSIGNMENT: self.assignments,
-                }[record_type]
-                if value is None:
-                    values.pop(name, None)
-                else:
-                    values[name] = value
+                return set_value(self.assignments, name, cast("ShareAssignment | None", value))
+
+    def _replace(self, name: str, value: object) -> Callable[[], None]:
+        before = getattr(self, name)
+        setattr(self, name, value)
+        return lambda: setattr(self, name, before)
+
+    def _set_member(self, member_id: str, member: ShareMember | None) -> None:
+        self._count(self.members.pop(member_id, None), -1)
+        if member is not None:
+            self.members[member_id] = member
+            self._count(member, 1)
 
     def _count(self, member: ShareMember | None, by: int) -> None:
         if member is None:

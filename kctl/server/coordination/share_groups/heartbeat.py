@@ -14,23 +14,31 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import TypeAlias
 from uuid import UUID
 
 from kctl.errors import ApiError, ErrorCode
 from kctl.limits import Subject, bound
-from kctl.server.coordination.consumer_groups.state import ClusterTopics, GroupEpoch, Partitions, TargetEpoch
+from kctl.server.coordination.consumer_groups.state import Partitions
 from kctl.server.coordination.consumer_groups.topics import existing_ids, topics_hash
+from kctl.server.coordination.newer_groups import (
+    Changes,
+    Decision,
+    Environment,
+    GroupEpoch,
+    TargetEpoch,
+    fenced_epoch,
+    full_group,
+    unknown_member,
+)
 from kctl.server.coordination.share_groups.assignor import Reader, assign_simply
 from kctl.server.coordination.share_groups.group import (
-    Change,
-    Key,
     NamedPartitions,
     RecordType,
     ShareAssignment,
     ShareGroup,
     ShareMember,
     StatePartitions,
-    Value,
 )
 from kctl.server.coordination.share_groups.requests import (
     ShareGroupSettings,
@@ -55,49 +63,28 @@ SHARE_PARTITIONS_OF_GROUP_MAX = bound(
 )
 
 
+ShareEnvironment: TypeAlias = Environment[ShareGroupSettings]
+
+
 @dataclass(slots=True)
-class Decision:
+class ShareDecision(Decision):
     """What follows from an event, besides its changes."""
 
-    saved: dict[str, object] | None = None
-    """The group before its changes; None without changes."""
-    changes: list[Change] = field(default_factory=list)
-    outcome: ShareOutcome | None = None
-    member_id: str | None = None
-    """The member whose session goes on."""
-    fenced: tuple[str, ...] = ()
-    """Members that are removed, with their timers."""
     initialize: StateOfTopics = field(default_factory=dict)
     """What the share coordinator has to begin, after the changes are stored."""
-
-
-@dataclass(slots=True)
-class Environment:
-    """What decisions depend on, besides the group and the event."""
-
-    group_id: str
-    settings: ShareGroupSettings
-    topics: ClusterTopics
-    wall_ms: int
 
 
 class _Work:
     """A group that is changed, and the decision about it."""
 
-    def __init__(self, group: ShareGroup, environment: Environment) -> None:
+    def __init__(self, group: ShareGroup, environment: ShareEnvironment) -> None:
         self.group = group
         self.environment = environment
-        self.decision = Decision()
-
-    def put(self, record_type: RecordType, name: str, value: Value | None) -> None:
-        if self.decision.saved is None:
-            self.decision.saved = self.group.saved()
-        change = Change(Key(record_type, name), value)
-        self.decision.changes.append(change)
-        self.group.apply(change)
+        self.decision = ShareDecision(Changes(group))
+        self.put = self.decision.changes.put
 
 
-def hear(group: ShareGroup, request: ShareHeartbeat, environment: Environment) -> Decision:
+def hear(group: ShareGroup, request: ShareHeartbeat, environment: ShareEnvironment) -> ShareDecision:
     """Decide on a heartbeat.  Raises ApiError, and then nothing has changed."""
     work = _Work(group, environment)
     try:
@@ -106,13 +93,12 @@ def hear(group: ShareGroup, request: ShareHeartbeat, environment: Environment) -
         else:
             _go_on(work, request)
     except ApiError:
-        if work.decision.saved is not None:
-            group.restore(work.decision.saved)
+        work.decision.changes.take_back()
         raise
     return work.decision
 
 
-def fence(group: ShareGroup, member_ids: Iterable[str], environment: Environment) -> Decision:
+def fence(group: ShareGroup, member_ids: Iterable[str], environment: ShareEnvironment) -> ShareDecision:
     """Remove members; the group's epoch increases."""
     work = _Work(group, environment)
     work.decision.fenced = tuple(member_ids)
@@ -120,7 +106,7 @@ def fence(group: ShareGroup, member_ids: Iterable[str], environment: Environment
     return work.decision
 
 
-def set_partitions(group: ShareGroup, partitions: StatePartitions, environment: Environment) -> Decision:
+def set_partitions(group: ShareGroup, partitions: StatePartitions, environment: ShareEnvironment) -> ShareDecision:
     """Store which partitions have state; the next heartbeat assigns them."""
     work = _Work(group, environment)
     if partitions != group.partitions:
@@ -128,7 +114,7 @@ def set_partitions(group: ShareGroup, partitions: StatePartitions, environment: 
     return work.decision
 
 
-def reset(group: ShareGroup, topics: StateOfTopics, environment: Environment) -> Decision:
+def reset(group: ShareGroup, topics: StateOfTopics, environment: ShareEnvironment) -> ShareDecision:
     """Note that states begin anew, with the epoch of the group as their epoch."""
     work = _Work(group, environment)
     work.put(RecordType.PARTITIONS, "", group.partitions.with_initializing(topics))
@@ -138,8 +124,7 @@ def reset(group: ShareGroup, topics: StateOfTopics, environment: Environment) ->
 def _leave(work: _Work, request: ShareHeartbeat) -> None:
     group_id = work.environment.group_id
     if request.member_id not in work.group.members:
-        message = f"Member {request.member_id} is not a member of group {group_id}."
-        raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, message)
+        raise unknown_member(request.member_id, group_id)
     work.decision.fenced = (request.member_id,)
     _fence(work)
     work.decision.outcome = ShareOutcome(member_id=request.member_id, member_epoch=request.member_epoch)
@@ -203,28 +188,21 @@ def _follow_topics(work: _Work, *, has_changed: bool) -> None:
         group.settled = environment.topics.topics_version, group.epoch.epoch, group.partitions
 
 
-def _check_new(group: ShareGroup, request: ShareHeartbeat, environment: Environment) -> None:
+def _check_new(group: ShareGroup, request: ShareHeartbeat, environment: ShareEnvironment) -> None:
     if not request.is_joining:
-        message = f"Member {request.member_id} is not a member of group {environment.group_id}."
-        raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, message)
+        raise unknown_member(request.member_id, environment.group_id)
     if len(group.members) >= environment.settings.max_size:
-        message = f"The share group has reached its maximum capacity of {environment.settings.max_size} members."
-        raise ApiError(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
+        raise full_group("share", environment.settings.max_size)
 
 
 def _check_epoch(assignment: ShareAssignment, request: ShareHeartbeat) -> None:
     received, known = request.member_epoch, assignment.epoch
     if received in {0, known} or received == assignment.previous_epoch:
         return
-    which = "greater" if received > known else "smaller"
-    raise ApiError(
-        ErrorCode.FENCED_MEMBER_EPOCH,
-        f"The share group member has a {which} member epoch ({received}) than the one known by the group "
-        f"coordinator ({known}). The member must abandon all its partitions and rejoin.",
-    )
+    raise fenced_epoch("share", received, known)
 
 
-def _wanted(group: ShareGroup, environment: Environment, *, is_refused: bool) -> dict[UUID, NamedPartitions]:
+def _wanted(group: ShareGroup, environment: ShareEnvironment, *, is_refused: bool) -> dict[UUID, NamedPartitions]:
     """Return all partitions of the topics to which members subscribe."""
     names = existing_ids(group.topic_counts, environment.topics)
     wanted: dict[UUID, NamedPartitions] = {}

@@ -6,18 +6,11 @@ Pure.  Kafka: GroupCoordinatorRecordHelpers.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 from uuid import UUID
 
-from kctl.errors import MalformedRequest
-from kctl.protocol.codec import decode_body, encode_versioned, version_of
-from kctl.protocol.definition import definition_of
-from kctl.records.header import Record
 from kctl.records.internal.newer_group_records import (
-    SHARE_GROUP_KINDS,
     AssignedPartitions,
-    ConsumerGroupKey,
-    ConsumerGroupMemberKey,
     NamedTopic,
     ShareGroupCurrentMemberAssignmentValue,
     ShareGroupMemberMetadataValue,
@@ -27,58 +20,23 @@ from kctl.records.internal.newer_group_records import (
     ShareGroupTargetAssignmentMetadataValue,
 )
 from kctl.records.internal.newer_group_records import NamedPartitions as RecordedPartitions
-from kctl.server.coordination.consumer_groups.state import GroupEpoch, Partitions, TargetEpoch
+from kctl.server.coordination.consumer_groups.state import Partitions
+from kctl.server.coordination.newer_groups import GroupEpoch, TargetEpoch
 from kctl.server.coordination.share_groups.group import (
-    Change,
-    Key,
     NamedPartitions,
     RecordType,
     ShareAssignment,
     ShareMember,
     StatePartitions,
-    Value,
 )
 
-_TYPE_BYTES = 2
-_VERSION = 0
-_POSITION_IN_BATCH = 0
-"""build_batch sets the offsets of records."""
-_OF_MEMBERS = frozenset({RecordType.MEMBER, RecordType.MEMBER_TARGET, RecordType.MEMBER_ASSIGNMENT})
+Value: TypeAlias = GroupEpoch | TargetEpoch | ShareMember | ShareAssignment | StatePartitions | Partitions
 _STABLE = 0
 """The state of every member: there is nothing to revoke."""
 
 
-def share_group_records(group_id: str, changes: Iterable[Change], timestamp_ms: int) -> list[Record]:
-    """Return the records of changes of a group."""
-    return [
-        Record(_POSITION_IN_BATCH, timestamp_ms, encode_key(group_id, change.key), encode_value(change))
-        for change in changes
-    ]
-
-
-def encode_key(group_id: str, key: Key) -> bytes:
-    """Return the key of a record: its type in two bytes, and the names."""
-    message: object = ConsumerGroupKey(group_id=group_id)
-    if key.type in _OF_MEMBERS:
-        message = ConsumerGroupMemberKey(group_id=group_id, member_id=key.name)
-    return key.type.to_bytes(_TYPE_BYTES, "big") + encode_versioned(message, _VERSION)[_TYPE_BYTES:]
-
-
-def decode_key(key: bytes) -> tuple[str, Key] | None:
-    """Return group id and key, or None if the record is of another kind.  Raises MalformedRequest."""
-    record_type = version_of(key)
-    if record_type not in SHARE_GROUP_KINDS:
-        return None
-    message: Any = decode_body(SHARE_GROUP_KINDS[record_type][0], key, _VERSION)
-    return message.group_id, Key(RecordType(record_type), getattr(message, "member_id", ""))
-
-
-def encode_value(change: Change) -> bytes | None:
-    """Return the value of a record; None for a tombstone."""
-    return None if change.value is None else encode_versioned(_message(change.value), _VERSION)
-
-
-def _message(value: Value) -> object:
+def message_of(value: Value) -> object:
+    """Return the message of a value."""
     match value:
         case GroupEpoch(epoch, metadata_hash):
             return ShareGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
@@ -124,13 +82,8 @@ def _named(topics: Mapping[UUID, NamedPartitions]) -> list[RecordedPartitions]:
     ]
 
 
-def decode_value(record_type: RecordType, encoded: bytes) -> Value:
-    """Return the value of a record.  Raises MalformedRequest."""
-    cls = SHARE_GROUP_KINDS[record_type][1]
-    version = version_of(encoded)
-    if version not in definition_of(cls).versions:
-        raise MalformedRequest(f"{cls.__name__} has version {version}")
-    message: Any = decode_body(cls, encoded, version)
+def value_in(record_type: RecordType, message: Any) -> Value:
+    """Return the value in a message."""
     match record_type:
         case RecordType.GROUP:
             return GroupEpoch(message.epoch, message.metadata_hash)

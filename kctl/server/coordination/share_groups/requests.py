@@ -9,7 +9,8 @@ from uuid import UUID
 
 from kctl.errors import ApiError, ErrorCode
 from kctl.limits import Subject, bound
-from kctl.server.coordination.consumer_groups.state import JOIN_EPOCH, LEAVE_EPOCH, Partitions
+from kctl.server.coordination.consumer_groups.state import Partitions
+from kctl.server.coordination.newer_groups import JOIN_EPOCH, LEAVE_EPOCH
 from kctl.server.coordination.share_groups.group import NamedPartitions
 
 SUBSCRIBED_TOPICS_MAX = bound(

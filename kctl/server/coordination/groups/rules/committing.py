@@ -8,7 +8,6 @@ from dataclasses import replace
 from kctl.errors import ErrorCode
 from kctl.limits import REQUEST_ELEMENTS_PER_SLICE_MAX
 from kctl.model import TopicPartition
-from kctl.server.coordination.consumer_groups.commits import commit_error, transactional_commit_error
 from kctl.server.coordination.groups.actions import (
     Action,
     DeleteOffsetsOutcome,
@@ -35,7 +34,7 @@ from kctl.server.coordination.groups.events import (
 )
 from kctl.server.coordination.groups.group import Group
 from kctl.server.coordination.groups.offsets import OffsetAndMetadata
-from kctl.server.coordination.groups.rules.consumer_group import tombstones_of
+from kctl.server.coordination.groups.rules.epochs import commit_error, transactional_commit_error
 from kctl.server.coordination.groups.rules.rebalance import expect_heartbeat
 from kctl.server.coordination.groups.rules.share_group import forget_share_topics
 
@@ -165,10 +164,9 @@ def _commit_error(group: Group, event: CommitRequest) -> ErrorCode:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if group.share is not None:
         return ErrorCode.GROUP_ID_NOT_FOUND
-    if group.consumer is not None:
-        consumer, topics, epoch = group.consumer, group.topics, event.generation
-        knows = event.knows_epochs
-        return commit_error(consumer, event.member_id, epoch, event.offsets, topics, knows_epochs=knows)
+    if group.reconciled is not None:
+        topics, epoch, knows = group.topics, event.generation, event.knows_epochs
+        return commit_error(group.reconciled, event.member_id, epoch, event.offsets, topics, knows_epochs=knows)
     if group.is_fenced(event.member_id, event.group_instance_id):
         return ErrorCode.FENCED_INSTANCE_ID
     if event.generation < 0 and group.state is GroupState.EMPTY:
@@ -190,10 +188,10 @@ def _transactional_commit_error(group: Group, event: TransactionalCommit) -> Err
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if group.share is not None:
         return ErrorCode.GROUP_ID_NOT_FOUND
-    if group.consumer is not None:
+    if group.reconciled is not None:
         instance_id, epoch = event.group_instance_id, event.generation
         return transactional_commit_error(
-            group.consumer, event.member_id, instance_id, epoch, event.offsets, group.topics
+            group.reconciled, event.member_id, instance_id, epoch, event.offsets, group.topics
         )
     if group.is_fenced(event.member_id, event.group_instance_id):
         return ErrorCode.FENCED_INSTANCE_ID
@@ -229,8 +227,8 @@ def _expired(group: Group, partitions: Iterable[TopicPartition], now: Now) -> li
     """Return those of these partitions whose commits have expired, by the rules of KIP-211."""
     kept_topics: frozenset[str] = frozenset()
     empty_since_ms: int | None = None
-    if group.consumer is not None:
-        kept_topics = frozenset(group.consumer.all_subscribed_names())
+    if group.reconciled is not None:
+        kept_topics = frozenset(group.reconciled.all_subscribed_names())
     # A group that has never had members: each commit expires by its own time.
     elif group.protocol_type is None:
         pass
@@ -263,8 +261,7 @@ def _remove_group(group: Group, removed: list[TopicPartition], now: Now, out: li
     """Remove the group; one that never had a generation has no record and needs no tombstone."""
     group.transition_to(GroupState.DEAD, now)
     has_record = group.generation > 0
-    consumer = tombstones_of(group)
-    share = () if group.share is None else tuple(group.share.tombstones())
-    if removed or has_record or consumer or share:
-        out.append(PersistTombstones(tuple(removed), is_group_gone=has_record, consumer=consumer, share=share))
+    newer = () if group.newer is None else tuple(group.newer.tombstones())
+    if removed or has_record or newer:
+        out.append(PersistTombstones(tuple(removed), is_group_gone=has_record, newer=newer))
     out.append(Discard())

@@ -25,7 +25,7 @@ from kctl.server.coordination.groups.events import (
     SyncRequest,
 )
 from kctl.server.coordination.groups.group import Group, Member
-from kctl.server.coordination.groups.rules.consumer_group import become_classic
+from kctl.server.coordination.groups.rules.newer_group import become_classic
 from kctl.server.coordination.groups.rules.rebalance import (
     assignment_outcome,
     clear_assignments,
@@ -62,14 +62,9 @@ limited in time.
 
 def join(group: Group, event: JoinRequest, now: Now, out: list[Action]) -> None:
     """Add, update or refuse a member.  Kafka: GroupCoordinator.handleJoinGroup."""
-    if group.share is not None and group.state is not GroupState.DEAD:
+    if group.newer is not None and group.state is not GroupState.DEAD and not become_classic(group, out):
         _refuse(event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, event.member_id, out)
         return
-    if group.consumer is not None and group.state is not GroupState.DEAD:
-        if not group.consumer.is_empty:
-            _refuse(event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, event.member_id, out)
-            return
-        become_classic(group, out)
     if not _has_room_for(group, event.member_id):
         if event.member_id in group.members or event.member_id in group.pending_members:
             out.append(CancelTimer(session_timer(event.member_id)))

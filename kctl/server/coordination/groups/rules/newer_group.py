@@ -1,0 +1,203 @@
+"""A group of one of the newer types as a part of `Group`, which has its offsets: appends, sessions, revocation.
+
+What a heartbeat changes is applied at once and written as one batch.  Its response waits until the batch is replicated,
+as does the response to a heartbeat that changes nothing but sees what is not replicated yet.  If the log refuses the
+batch, the changes are taken back; if nobody knows what becomes of it, memory and log have it both.
+
+A group id has one type.  A group without members becomes one of another type when a member of that joins, and keeps its
+offsets: from classic to consumer or streams, and back.  What differs between the types is in `Rules`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from kctl.errors import ApiError, ErrorCode
+from kctl.server.coordination.groups.actions import (
+    Action,
+    CancelTimer,
+    GroupState,
+    PersistNewerGroup,
+    Respond,
+    ScheduleTimer,
+)
+from kctl.server.coordination.groups.events import MemberEvent, NewerAppend, Now, TimerKey, TimerKind, Token
+from kctl.server.coordination.groups.group import Group
+from kctl.server.coordination.newer_groups import Changes, Decision, Environment, MemberState, RevocationTimer
+
+RETRY_MS = 500
+"""After the log has refused the removal of a member whose time is up.  Kafka: CoordinatorTimer."""
+
+
+class Rules(NamedTuple):
+    """The rules of one type of group; each function decides and performs nothing."""
+
+    new_group: type[Any]
+    outcome: type[Any]
+    """The result of a heartbeat."""
+    check_new: Callable[[Group, Any], None]
+    """Raises ApiError(GROUP_ID_NOT_FOUND) unless the member creates the group, or converts one without members."""
+    hear: Callable[[Any, Any, Any], Decision]
+    """Decides on a heartbeat.  Raises ApiError, and then nothing has changed."""
+    fence: Callable[[Any, Iterable[str], Any], Decision]
+    """Removes members; the group's epoch increases."""
+    settings: Callable[[Group], Any]
+
+    def environment(self, group: Group, now: Now) -> Environment[Any]:
+        """Return what decisions depend on besides the group."""
+        return Environment(group.group_id, self.settings(group), group.topics, now.wall_ms)
+
+
+def hear_member(group: Group, rules: Rules, event: MemberEvent, now: Now, out: list[Action]) -> Decision | None:
+    """Process a heartbeat of a member, which may create or convert the group; return None if it is refused."""
+    if group.state is GroupState.DEAD:
+        out.append(Respond(event.token, rules.outcome(error=ErrorCode.COORDINATOR_NOT_AVAILABLE)))
+        return None
+    is_created = False
+    try:
+        if not isinstance(group.newer, rules.new_group):
+            rules.check_new(group, event)
+            group.newer = rules.new_group()
+            is_created = True
+        decision = rules.hear(group.newer, event, rules.environment(group, now))
+    except ApiError as error:
+        if is_created:
+            group.newer = None
+        out.append(Respond(event.token, rules.outcome(error=error.code, message=error.message)))
+        return None
+    perform(group, rules, decision, now, out, token=event.token, is_created=is_created)
+    return decision
+
+
+def perform(
+    group: Group,
+    rules: Rules,
+    decision: Decision,
+    now: Now,
+    out: list[Action],
+    *,
+    token: Token | None = None,
+    is_created: bool = False,
+) -> None:
+    """Write the changes, respond when they are replicated, and start and stop timers."""
+    changes, outcome = decision.changes, decision.outcome
+    waiting = [(token, outcome)] if outcome is not None else []
+    if changes.made:
+        deletes_classic = is_created and group.generation > 0
+        append = NewerAppend(changes, waiting, decision.fenced, is_created=is_created)
+        append_id = group.last_newer_append = group.add_pending_append(append)
+        out.append(PersistNewerGroup(append_id, tuple(changes.made), deletes_classic))
+    elif isinstance(last := group.appends.get(group.last_newer_append), NewerAppend):
+        last.waiting.extend(waiting)
+    else:
+        out += [Respond(token, outcome) for token, outcome in waiting]
+    for member_id in decision.fenced:
+        group.sessions.pop(member_id, None)
+        group.revocation_epochs.pop(member_id, None)
+        out += [CancelTimer(_session(member_id)), CancelTimer(_revocation(member_id))]
+    if decision.member_id is not None:
+        _expect_heartbeat(group, rules, decision.member_id, now, out)
+    if decision.revocation is not None:
+        _set_revocation_timer(group, decision.revocation, out)
+
+
+def _session(member_id: str) -> TimerKey:
+    return TimerKey(TimerKind.MEMBER_SESSION, member_id)
+
+
+def _revocation(member_id: str) -> TimerKey:
+    return TimerKey(TimerKind.REVOCATION, member_id)
+
+
+def _expect_heartbeat(group: Group, rules: Rules, member_id: str, now: Now, out: list[Action]) -> None:
+    """Move the deadline; the timer, once started, checks it when it fires."""
+    timeout_ms: int = rules.settings(group).session_timeout_ms
+    if member_id not in group.sessions:
+        out.append(ScheduleTimer(_session(member_id), timeout_ms))
+    group.sessions[member_id] = now.monotonic_ms + timeout_ms
+
+
+def _set_revocation_timer(group: Group, timer: RevocationTimer, out: list[Action]) -> None:
+    if timer.timeout_ms is None:
+        if group.revocation_epochs.pop(timer.member_id, None) is not None:
+            out.append(CancelTimer(_revocation(timer.member_id)))
+        return
+    group.revocation_epochs[timer.member_id] = timer.epoch
+    out.append(ScheduleTimer(_revocation(timer.member_id), max(timer.timeout_ms, 0)))
+
+
+def newer_append_done(
+    group: Group, append: NewerAppend, error: ErrorCode, out: list[Action], *, is_written: bool
+) -> None:
+    """Respond to the requests that waited; take changes back that the log has refused."""
+    if append.is_created and error is ErrorCode.NONE:
+        group.forget_classic()
+    if error is not ErrorCode.NONE and not is_written and group.state is not GroupState.DEAD:
+        append.changes.take_back()
+        if append.is_created:
+            group.newer = None
+        for member_id in append.fenced:
+            if group.newer is not None and member_id in group.newer.members:
+                group.sessions[member_id] = 0
+                out.append(ScheduleTimer(_session(member_id), RETRY_MS))
+    for token, outcome in append.waiting:
+        out.append(Respond(token, outcome if error is ErrorCode.NONE else type(outcome)(error=error)))
+
+
+def member_session_ended(group: Group, rules: Rules, member_id: str, now: Now, out: list[Action]) -> None:
+    """Fence a member whose session timer fired, unless it has sent a heartbeat since."""
+    deadline_ms = group.sessions.pop(member_id, None)
+    if deadline_ms is None or group.newer is None or member_id not in group.newer.members:
+        return
+    if now.monotonic_ms < deadline_ms:
+        group.sessions[member_id] = deadline_ms
+        out.append(ScheduleTimer(_session(member_id), deadline_ms - now.monotonic_ms))
+        return
+    fence_members(group, rules, (member_id,), now, out)
+
+
+def fence_members(group: Group, rules: Rules, member_ids: Iterable[str], now: Now, out: list[Action]) -> None:
+    """Remove members."""
+    perform(group, rules, rules.fence(group.newer, member_ids, rules.environment(group, now)), now, out)
+
+
+def revocation_overdue(group: Group, rules: Rules, member_id: str, now: Now, out: list[Action]) -> None:
+    """Fence a member that has not revoked in time, unless it has gone on to another epoch."""
+    epoch = group.revocation_epochs.pop(member_id, None)
+    reconciled = group.reconciled
+    if reconciled is None or member_id not in reconciled.members:
+        return
+    assignment = reconciled.assignment(member_id)
+    # The log may have refused the change for which the timer was started.
+    if assignment.epoch == epoch and assignment.state is MemberState.UNREVOKED:
+        fence_members(group, rules, (member_id,), now, out)
+
+
+def start_sessions(group: Group, rules: Rules, now: Now, out: list[Action]) -> None:
+    """Give members of a loaded group their session timeout to find the new coordinator, and time to revoke."""
+    assert group.newer is not None
+    for member_id in group.newer.members:
+        if member_id not in group.sessions:
+            _expect_heartbeat(group, rules, member_id, now, out)
+    reconciled = group.reconciled
+    if reconciled is None:
+        return
+    for member_id, member in reconciled.members.items():
+        assignment = reconciled.assignment(member_id)
+        if assignment.state is MemberState.UNREVOKED and member_id not in group.revocation_epochs:
+            timer = RevocationTimer(member_id, assignment.epoch, member.rebalance_timeout_ms)
+            _set_revocation_timer(group, timer, out)
+
+
+def become_classic(group: Group, out: list[Action]) -> bool:
+    """Convert a group without members, since a member of the classic protocol joins; return False if it cannot be."""
+    newer = group.reconciled
+    if newer is None or newer.members:
+        return False
+    tombstones = newer.tombstones()
+    group.newer = None
+    if tombstones:
+        append_id = group.add_pending_append(NewerAppend(Changes(newer), []))
+        out.append(PersistNewerGroup(append_id, tuple(tombstones), deletes_classic=False))
+    return True
