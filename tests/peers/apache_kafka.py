@@ -142,6 +142,12 @@ def _broker_jars(version: str) -> Path:
     return _fetched(folder, {"kafka_2.13": version}) if _is_kraft(version) else jars(version)
 
 
+def _scala_artifact(version: str) -> str:
+    """The name of the broker's artifact: for Scala 2.13 since 2.4."""
+    major, minor = map(int, version.split(".")[:2])
+    return "kafka_2.13" if (major, minor) >= (2, 4) else "kafka_2.12"
+
+
 def _fetched(folder: Path, artifacts: Mapping[str, str]) -> Path:
     if not folder.is_dir():
         _fetch(artifacts, folder)
@@ -188,7 +194,7 @@ def _artifacts(version: str) -> dict[str, str]:
     if _major(version) < 1:  # Only for their clients.
         return {"kafka-clients": version}
     if not _is_kraft(version):
-        return {"kafka_2.13": version, "kafka-tools": version}
+        return {_scala_artifact(version): version, "kafka-tools": version}
     # The clients are what matters; the tools around them may be of the last version that was published beside them.
     return {"kafka-clients": version, "kafka-tools": TOOLS_FOR_NEWEST}
 
