@@ -1,0 +1,1 @@
+"""What a cluster stores in ZooKeeper."""
