@@ -212,6 +212,11 @@ def java_command(version: str, main_class: str, args: Sequence[str | Path], *, l
     return _java(jars(version), main_class, args, log_level)
 
 
+def broker_command(version: str, program: str) -> list[str]:
+    """The command line that runs the program in a Java source file with the classes of a broker of that version."""
+    return _java(_broker_jars(version), program, [], "ERROR")
+
+
 def _java(
     folder: Path,
     main_class: str,
