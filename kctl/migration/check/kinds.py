@@ -367,7 +367,7 @@ _ROWS = (
         "future-replica",
         "directories",
         Severity.WARNING,
-        OFFLINE,
+        NOTHING,
         "A replica is being moved to another log directory of its broker (-future).",
         "wait until it is there: 'kctl cluster log-dirs'",
     ),

@@ -59,8 +59,8 @@ _DEFAULT = SOURCES[5]
 
 _HOW_TO_SEE_REQUESTS = (
     "name the endpoints of Prometheus's JMX exporter, --endpoint BROKER=HOST:PORT, or read the MBeans kafka.network:"
-    "type=RequestMetrics,name=RequestsPerSec,request=*,version=* (from 3.7 on DeprecatedRequestsPerSec); before 2.0 they "
-    "have no version, and the request log has (kafka.request.logger=DEBUG)"
+    "type=RequestMetrics,name=RequestsPerSec,request=*,version=* (from 3.7 on DeprecatedRequestsPerSec); before 2.0 "
+    "they have no version, and the request log has (kafka.request.logger=DEBUG)"
 )
 
 
