@@ -124,14 +124,14 @@ def check(
     zk_tls_config_file: TlsConfigFile = None,
     log_dirs: Annotated[
         list[str] | None,
-        typer.Option("--log-dirs", metavar="DIR[,...]", help="Log directories on this machine.  Repeatable."),
+        typer.Option("--log-dirs", metavar="DIR[,...]", help="Log directories on this machine."),
     ] = None,
     endpoint: Annotated[
         list[str] | None,
         typer.Option(
             "--endpoint",
             metavar="BROKER=HOST:PORT",
-            help="Endpoint for metrics of a broker, such as that of Prometheus's JMX exporter.  Repeatable.",
+            help="Endpoint for metrics of a broker, such as that of Prometheus's JMX exporter.",
         ),
     ] = None,
     target: Annotated[
@@ -151,7 +151,7 @@ def check(
     ] = None,
     silence: Annotated[
         list[str] | None,
-        typer.Option("--silence", metavar="KIND", help="Leave out problems of this kind.  Repeatable."),
+        typer.Option("--silence", metavar="KIND", help="Leave out problems of this kind."),
     ] = None,
 ) -> ExitStatus:
     """Check whether a cluster can be migrated from ZooKeeper to KRaft, while it runs; changes nothing.
@@ -261,6 +261,8 @@ def _show(run: Invocation, facts: ClusterFacts, report: Report, way: Way | None,
         run.console.show(ProblemRow, rows)
         for skipped in not_checked:
             run.console.warn(f"not checked: {skipped.check}: {skipped.reason}")
+        if steps:
+            run.console.warn("the steps of --path are shown with --format table, json and yaml")
 
 
 def _row(finding: Finding, kind: str, blocks: Sequence[Way], options: str) -> ProblemRow:

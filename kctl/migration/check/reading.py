@@ -10,6 +10,7 @@ from time import monotonic
 from kctl.admin.cluster.clients import CLIENT_NAMES, client_metrics
 from kctl.admin.cluster.metrics import read_metrics
 from kctl.admin.doctor.client_reading import SCRAPE_S_MAX
+from kctl.admin.doctor.findings import named
 from kctl.admin.doctor.parts import Parts
 from kctl.admin.doctor.reading import take_snapshot
 from kctl.admin.doctor.snapshot import OldRequestState, Snapshot
@@ -102,14 +103,21 @@ async def read_facts(
             missing[Source.REQUESTS] = Missing(reasons, _HOW_TO_SEE_REQUESTS)
     if stored is None:
         missing[Source.ZOOKEEPER] = Missing("--zookeeper was not given", "--zookeeper HOST:PORT[,...][/CHROOT]")
-    if not files:
-        missing[Source.FILES] = Missing(
-            "the files were not read (-stray, -future and -delete directories, partition.metadata)",
-            "run it on each host of a broker with --log-dirs and its log.dirs",
-        )
-    elif Source.FREE_SPACE in missing:
-        missing[Source.FREE_SPACE] = missing[Source.FREE_SPACE]._replace(remedy="run it on the other hosts too")
+    missing |= _unread_files(snapshot, files)
+    if files and Source.FILES not in missing:
+        # The files say more than the brokers do, for all brokers.
+        for source in (Source.FREE_SPACE, Source.FORMATS):
+            missing.pop(source, None)
     return replace(reader.facts(target), stored=stored, files=files, missing=missing)
+
+
+def _unread_files(snapshot: Snapshot, files: Collection[DirectoryFiles]) -> dict[Source, Missing]:
+    """Return whether there are brokers none of whose directories was read."""
+    unread = {broker.broker_id for broker in snapshot.brokers} - {directory.broker_id for directory in files}
+    if not unread:
+        return {}
+    reason = f"those of {named('broker', unread)} were not read (-stray and -future directories, partition.metadata)"
+    return {Source.FILES: Missing(reason, "run it on each host of a broker with --log-dirs and its log.dirs")}
 
 
 async def _read_endpoints(

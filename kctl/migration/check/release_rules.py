@@ -15,7 +15,7 @@ K = TypeVar("K", int, str)
 BRIDGE_RELEASE = (3, 9)
 FORMAT_2_RELEASE = (0, 11)
 PROTOCOL = "inter.broker.protocol.version"
-OWN_PROPERTY = "metrics.scrapes.max"
+OWN_PROPERTY = "metrics.consumer.lag"
 """A property of kctl's broker that Apache Kafka does not have."""
 
 _MARKS = (
