@@ -329,7 +329,7 @@ def apache_kafka_process(
             settings.write_text(_kraft_properties(bootstrap, data_dir / "logs", properties or {}))
             _format(jars_of_it, settings)
         else:
-            connect = zookeeper or stack.enter_context(_zookeeper(version, data_dir / "zookeeper"))
+            connect = zookeeper or stack.enter_context(zookeeper_of(version, data_dir / "zookeeper"))
             settings.write_text(_server_properties(bootstrap, connect, data_dir / "logs", properties or {}))
         command = _java(jars_of_it, "kafka.Kafka", [settings], "INFO", jvm_flags, plugin)
         broker = stack.enter_context(Process(f"Apache Kafka {version}", command, log=data_dir / "kafka.log"))
@@ -381,7 +381,7 @@ def _format(folder: Path, settings: Path) -> None:
 
 
 @contextlib.contextmanager
-def _zookeeper(version: str, data_dir: Path) -> Iterator[str]:
+def zookeeper_of(version: str, data_dir: Path) -> Iterator[str]:
     data_dir.mkdir(parents=True, exist_ok=True)
     connect = f"127.0.0.1:{probe.free_port()}"
     host, port = probe.address(connect)

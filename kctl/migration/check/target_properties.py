@@ -221,6 +221,30 @@ PROPERTIES: Mapping[Scope, Mapping[str, Property]] = {
 }
 
 
+def rules_of(row: Property) -> list[tuple[str, str]]:
+    """Return the rules of a property for people, each with the release from which it holds."""
+    if row.removed_in is not None:
+        return [(row.removed_in, f"removed; instead: {row.instead}")]
+    bounds = [
+        text
+        for text in (
+            row.type.lower() if row.type is not Type.STRING else "",
+            f"only {', '.join(row.choices)}" if row.choices else "",
+            f"minimum {row.minimum:.0f}" if row.minimum is not None else "",
+            f"maximum {row.maximum:.0f}" if row.maximum is not None else "",
+        )
+        if text
+    ]
+    rules = [(row.rule_in, ", ".join(bounds))] if bounds else []
+    if row.minimum_before is not None:
+        rules.insert(0, (TARGETS[0], f"minimum {row.minimum_before:.0f}"))
+    if row.unique_in is not None:
+        rules.append((row.unique_in, "no item twice" + (", and not empty" if row.filled_in else "")))
+    if row.default_in is not None:
+        rules.append((row.default_in[0], f"default {row.default_in[1]}: {row.effect}"))
+    return rules
+
+
 def is_removed(row: Property, target: str) -> bool:
     """Return whether the target does not have the property."""
     return row.removed_in is not None and _later(target, row.removed_in)
