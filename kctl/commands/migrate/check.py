@@ -37,8 +37,9 @@ if TYPE_CHECKING:
 
 verbs = typer.Typer(add_completion=False)
 
-DEFAULT_TARGET = "4.3"
 CONTROLLER_PORT = 9093
+EXPORTER_PORT = 9404
+"""Of Prometheus's JMX exporter."""
 WayName = Literal["bridge", "offline"]
 
 
@@ -220,8 +221,8 @@ def _endpoint(text: str) -> tuple[int, tuple[str, int]]:
     broker, separator, address = text.partition("=")
     if not separator:
         raise UsageError(f"--endpoint {text}: write BROKER=HOST:PORT")
-    addresses = parse_addresses(address, default_port=0)
-    if len(addresses) != 1 or not addresses[0][1]:
+    addresses = parse_addresses(address, default_port=EXPORTER_PORT)
+    if len(addresses) != 1:
         raise UsageError(f"--endpoint {text}: write BROKER=HOST:PORT")
     return parse_integer(broker, "--endpoint: the broker", low=0, high=INT32_MAX), addresses[0]
 
