@@ -11,6 +11,10 @@ app = typer.Typer(
         __name__,
         {
             "check": "check",
+            "inventory": "plan",
+            "plan": "plan",
+            "convert": "convert",
+            "revert": "convert",
         },
     ),
     help="Convert a stopped cluster from ZooKeeper to KRaft directories, and back.",

@@ -1,1 +1,1 @@
-"""What a cluster stores in ZooKeeper."""
+"""What a cluster has: its znodes, and the inventories of its nodes."""
