@@ -349,6 +349,17 @@ def formatted_node(version: str, data_dir: Path, properties: Mapping[str, str]) 
         yield node
 
 
+def node(version: str, settings: Path) -> Process:
+    """A node with these properties, started and not waited for; its log is beside them."""
+    command = _java(_broker_jars(version), "kafka.Kafka", [settings], "INFO", java.JVM_FLAGS)
+    return Process(f"Apache Kafka {version} with {settings.name}", command, log=settings.with_suffix(".log"))
+
+
+def format_directories(version: str, settings: Path, cluster_id: str) -> None:
+    """Formats the log directories that the properties name, for a node of KRaft."""
+    _format(_broker_jars(version), settings, cluster_id)
+
+
 @contextlib.contextmanager
 def started_node(version: str, settings: Path, bootstrap: str) -> Iterator[Process]:
     """A node of a KRaft cluster on directories that are formatted; `settings` are its properties, beside its log."""
@@ -383,9 +394,9 @@ def _kraft_properties(bootstrap: str, log_dir: Path, more: Mapping[str, str]) ->
     return "".join(f"{name}={value}\n" for name, value in properties.items())
 
 
-def _format(folder: Path, settings: Path) -> None:
+def _format(folder: Path, settings: Path, cluster_id: str = CLUSTER_ID) -> None:
     """Kafka 4 requires formatted directories, which also determine its features."""
-    command = _java(folder, "kafka.tools.StorageTool", ["format", "-t", CLUSTER_ID, "-c", settings], "ERROR")
+    command = _java(folder, "kafka.tools.StorageTool", ["format", "-t", cluster_id, "-c", settings], "ERROR")
     subprocess.run(command, check=True, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
 
 

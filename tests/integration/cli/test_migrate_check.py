@@ -212,7 +212,7 @@ def test_every_source_is_read(version: str, release: tuple[int, int], tmp_path: 
         assert kctl("produce new", b"a\n").status == 0
         if is_format_kept:
             assert kctl("topics create old --set message.format.version=0.10.2").status == 0
-            assert kctl("produce old", b"a\n").status == 0
+            assert kctl("produce old --acks 1", b"a\n").status == 0
         document = report(kctl, f"--zookeeper {connect} --log-dirs {tmp_path}/broker/logs --target 4.4")
         online = report(kctl, "--path bridge --target 4.4")
     expected = {"refused-topic-value", "changed-default", "forgotten-broker-property", "controller-listener"}

@@ -1,0 +1,136 @@
+"""Apache's own migration, with the lines that `kctl migrate check --path bridge` prints and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.cli.conftest import Kctl, command_line
+from tests.peers import apache_kafka, probe
+from tests.peers.process import Process
+
+pytestmark = [pytest.mark.jvm, pytest.mark.matrix]
+
+BRIDGE = apache_kafka.LAST_WITH_ZOOKEEPER
+TIMEOUT_S = 120
+DONE = "Completed migration of metadata from ZooKeeper to KRaft"
+PRINCIPALS = {
+    "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+    "super.users": "User:ANONYMOUS",
+}
+
+
+class Nodes:
+    """The nodes of the cluster: their properties files, to which steps are applied, and their processes."""
+
+    def __init__(self, folder: Path, broker: Mapping[str, str]) -> None:
+        self._folder = folder
+        self._properties: dict[str, dict[str, str]] = {"broker 0": dict(broker)}
+        self._running: dict[str, Process] = {}
+
+    def apply(self, step: Mapping[str, Any]) -> None:
+        for change in step["files"]:
+            properties = self._properties.setdefault(change["node"], {})
+            for name in change["remove"]:
+                properties.pop(name, None)
+            properties.update(change["set"])
+            if "controller" in change["node"]:
+                properties["log.dirs"] = str(self._folder / "controller")
+
+    def file_of(self, node: str) -> Path:
+        path = self._folder / f"{node.replace(' ', '-')}.properties"
+        path.write_text("".join(f"{name}={value}\n" for name, value in self._properties[node].items()))
+        return path
+
+    def start(self, node: str, version: str = BRIDGE) -> Process:
+        self.stop(node)
+        self._running[node] = apache_kafka.node(version, self.file_of(node))
+        return self._running[node]
+
+    def stop(self, node: str) -> None:
+        if node in self._running:
+            self._running.pop(node).stop()
+
+    def stop_all(self) -> None:
+        for name in list(self._running):
+            self.stop(name)
+
+
+def test_printed_lines_carry_a_cluster_to_the_target(tmp_path: Path) -> None:
+    port, controller_port = probe.free_port(), probe.free_port()
+    bootstrap = f"127.0.0.1:{port}"
+    kctl = command_line({"KCTL_BOOTSTRAP_SERVER": bootstrap, "XDG_STATE_HOME": str(tmp_path / "state")})
+    with apache_kafka.zookeeper_of(BRIDGE, tmp_path / "zookeeper") as connect:
+        nodes = Nodes(
+            tmp_path,
+            {
+                **apache_kafka.SINGLE_BROKER_PROPERTIES,
+                **PRINCIPALS,
+                "listeners": f"PLAINTEXT://{bootstrap}",
+                "log.dirs": str(tmp_path / "logs"),
+                "zookeeper.connect": connect,
+                "broker.id": "0",
+            },
+        )
+        try:
+            broker = nodes.start("broker 0")
+            wait_for(broker, bootstrap)
+            assert kctl("topics create orders --partitions 2 --set segment.bytes=2097152").status == 0
+            assert kctl("produce orders --partition 1", b"one\ntwo\n").status == 0
+            assert kctl("acls add --allow-principal User:reader --operation read --topic orders").status == 0
+            assert kctl("quotas alter --user reader --add consumer_byte_rate=1000").status == 0
+            words = f"--path bridge --zookeeper {connect} --controllers 127.0.0.1:{controller_port} --target 4.3"
+            checked = kctl(f"migrate check --format json {words}")
+            assert checked.status == 0, checked.out
+            assert {"removed-authorizer", "security-contents"} <= {row["kind"] for row in checked.document["problems"]}
+            migrate(nodes, kctl, bootstrap, checked.document)
+        finally:
+            nodes.stop_all()
+
+
+def migrate(nodes: Nodes, kctl: Kctl, bootstrap: str, document: Mapping[str, Any]) -> None:
+    """Takes the steps, and compares the cluster after each."""
+    controllers, connected, turned, ended, upgraded = document["steps"]
+    controller = controllers["files"][0]["node"]
+
+    nodes.apply(controllers)
+    apache_kafka.format_directories(BRIDGE, nodes.file_of(controller), document["cluster_id"])
+    quorum = nodes.start(controller)
+
+    nodes.apply(connected)
+    wait_for(nodes.start("broker 0"), bootstrap)
+    quorum.wait_until(lambda: DONE in quorum.log_text, timeout_s=TIMEOUT_S)
+    check_contents(kctl)
+
+    nodes.apply(turned)
+    wait_for(nodes.start("broker 0"), bootstrap)
+    check_contents(kctl)
+
+    nodes.apply(ended)
+    nodes.start(controller)
+    assert kctl("produce orders --partition 1", b"three\n").status == 0
+    (kind,) = kctl("migrate check --format json").document["problems"]
+    assert kind["kind"] == "not-zookeeper"
+
+    nodes.apply(upgraded)
+    nodes.stop("broker 0")
+    nodes.start(controller, apache_kafka.NEWEST_BROKER)
+    wait_for(nodes.start("broker 0", apache_kafka.NEWEST_BROKER), bootstrap)
+    for line in upgraded["actions"]:
+        if line.startswith("kctl "):
+            assert kctl(f"{line.removeprefix('kctl ')} --yes").status == 0
+    check_contents(kctl, "three")
+
+
+def wait_for(broker: Process, bootstrap: str) -> None:
+    broker.wait_until(lambda: probe.has_controller(bootstrap), timeout_s=TIMEOUT_S)
+
+
+def check_contents(kctl: Kctl, *more: str) -> None:
+    assert [row[-1] for row in kctl("consume orders --partition 1").rows] == ["one", "two", *more]
+    assert "2097152" in kctl("configs describe topic orders --property segment.bytes").out
+    assert "User:reader" in kctl("acls list").out
+    assert "1000" in kctl("quotas describe --user reader").out
