@@ -194,7 +194,9 @@ def _artifacts(version: str) -> dict[str, str]:
     if _major(version) < 1:  # Only for their clients.
         return {"kafka-clients": version}
     if not _is_kraft(version):
-        return {_scala_artifact(version): version, "kafka-tools": version}
+        # The ZooKeeper client of 2.0 to 2.3, 3.4.13 and 3.4.14, does not connect on Java 14 or newer (ZOOKEEPER-3779).
+        older = {"org.apache.zookeeper:zookeeper": "3.4.10"} if version.startswith(("2.0", "2.1", "2.2", "2.3")) else {}
+        return {_scala_artifact(version): version, "kafka-tools": version, **older}
     # The clients are what matters; the tools around them may be of the last version that was published beside them.
     return {"kafka-clients": version, "kafka-tools": TOOLS_FOR_NEWEST}
 

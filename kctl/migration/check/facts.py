@@ -1,6 +1,6 @@
 """What is known about a cluster: the input of all rules.
 
-What could not be read is named, and never taken for healthy.
+What could not be read is named, and never taken for healthy.  Pure.
 """
 
 from __future__ import annotations

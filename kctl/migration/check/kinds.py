@@ -401,7 +401,7 @@ _ROWS = (
         "directories",
         Severity.NOTE,
         NOTHING,
-        "Logs have no partition.metadata: a broker from 2.8 on writes it.",
+        "Logs have no partition.metadata, which has the id of the topic.",
         "nothing is needed: brokers of the bridge and 'kctl migrate convert' write it",
     ),
     Kind(
