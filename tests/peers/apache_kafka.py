@@ -338,13 +338,10 @@ def formatted_node(version: str, data_dir: Path, properties: Mapping[str, str]) 
         yield node
 
 
-@contextlib.contextmanager
-def started_node(version: str, settings: Path, bootstrap: str) -> Iterator[Process]:
+def launched_node(version: str, settings: Path) -> Process:
     """A node of a KRaft cluster on directories that are formatted; `settings` are its properties, beside its log."""
     command = _java(_broker_jars(version), "kafka.Kafka", [settings], "INFO", java.JVM_FLAGS)
-    with Process(f"Apache Kafka {version}", command, log=settings.with_suffix(".log")) as node:
-        node.wait_until(lambda: probe.has_controller(bootstrap), timeout_s=BROKER_START_TIMEOUT_S)
-        yield node
+    return Process(f"Apache Kafka {version} of {settings.parent.name}", command, log=settings.with_suffix(".log"))
 
 
 def _server_properties(bootstrap: str, connect: str, log_dir: Path, more: Mapping[str, str]) -> str:
