@@ -86,7 +86,7 @@ def convert(
     of_node = conversion.node_of(planned, node)
     files = RealFiles()
     check_same_state(read_cluster(run, zookeeper or planned.zookeeper, zk_tls_config_file), planned)
-    with hold_directories([directory.path for directory in of_node.directories]):
+    with hold_directories(of_node.homes):
         journal = conversion.check_conversion(files, planned, of_node)
         contents = conversion.new_contents(planned, of_node)
         if journal is not None and journal.state is State.CONVERTED:
@@ -162,7 +162,7 @@ def revert(
     planned = read_plan(plan)
     of_node = conversion.node_of(planned, node)
     files = RealFiles()
-    with hold_directories([directory.path for directory in of_node.directories]):
+    with hold_directories(of_node.homes):
         journal = read_journal(files, of_node.home)
         if journal is None:
             raise UsageError(f"{of_node.home} has no journal of a conversion; nothing was changed there")
@@ -197,7 +197,10 @@ def revert(
             )
         if has_run:
             done = take_back(files, of_node)
-            rows += [FileRow(node, segment.path, f"{segment.records} records rewritten") for segment in done.segments]
+            rows += [
+                FileRow(node, segment.path, f"{counted(segment.records, 'record')} rewritten")
+                for segment in done.segments
+            ]
             rows += [FileRow(node, path, "kept") for path in done.kept]
         conversion.restore(files, planned, of_node)
     run.console.show(FileRow, rows)

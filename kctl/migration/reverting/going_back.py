@@ -86,12 +86,9 @@ def take_back(files: Files, node: NodePlan) -> NodeReverted:
     Its original files are restored after that, see kctl.migration.converting.conversion.restore.
     """
     done = NodeReverted()
-    homes = [directory.path for directory in node.directories]
-    for home in homes:
-        done.segments += rewrite_directory(files, home)
-    if node.metadata_dir is not None and node.metadata_dir not in homes:
-        homes.append(node.metadata_dir)
-    for home in homes:
+    for directory in node.directories:
+        done.segments += rewrite_directory(files, directory.path)
+    for home in node.homes:
         folder = f"{home}/{METADATA_FOLDER}"
         for entry in files.list(folder) if files.exists(folder) else ():
             if entry.is_directory or entry.name == FILE_NAME:

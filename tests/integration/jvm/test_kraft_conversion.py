@@ -202,11 +202,13 @@ OLD = ("ours", apache_kafka.OLDEST_JUDGE, apache_kafka.LAST_WITH_ZOOKEEPER)
 
 @pytest.mark.matrix
 @pytest.mark.parametrize("version", OLD)
-def test_4_serves_several_log_directories_of_each_version(version: str, tmp_path: Path) -> None:
+def test_4_serves_several_log_directories_of_each_version_which_continues_afterwards(
+    version: str, tmp_path: Path
+) -> None:
     """With two log directories, and a controller of its own that is the voter of a dynamic quorum."""
     data = BrokerData(deletes_records=True)
     node = made_node(tmp_path, 3, {**TEST_PROPERTIES, **PROPERTIES, **SECURITY}, directories=2)
-    saved = tmp_path / "before.json"
+    before, written = tmp_path / "before.json", tmp_path / "written.json"
     folder = tmp_path / "controller" / "metadata"
     address = f"127.0.0.1:{probe.free_port()}"
     with embedded_zookeeper(tmp_path / "zookeeper") as zookeeper:
@@ -214,17 +216,27 @@ def test_4_serves_several_log_directories_of_each_version(version: str, tmp_path
             data.create(bootstrap)
             data.write(bootstrap)
             set_up_security(bootstrap, tmp_path)
-            kctl("migrate", "verify", "--bootstrap-server", bootstrap, "--save", saved)
+            kctl("migrate", "verify", "--bootstrap-server", bootstrap, "--save", before)
         options = ("--dynamic-quorum",)
         plan = make_plan(tmp_path, [node], zookeeper.connect, [f"100@{address}={folder}"], *options)
         for number in (3, 100):
             kctl("migrate", "convert", "--plan", plan, "--node", number, "--yes")
-    with new_nodes({folder / "controller.properties": "", node.new_settings: node.bootstrap}):
-        found = compared(node.bootstrap, saved)
-        assert is_explained(found), found
-        data.check(node.bootstrap)
-        data.write(node.bootstrap, waits_for_compaction=False)
-        data.check(node.bootstrap)
+        with new_nodes({folder / "controller.properties": "", node.new_settings: node.bootstrap}):
+            found = compared(node.bootstrap, before)
+            assert is_explained(found), found
+            data.check(node.bootstrap)
+            data.write(node.bootstrap, waits_for_compaction=False)
+            change_on_4(node.bootstrap)
+            data.check(node.bootstrap)
+            kctl("migrate", "verify", "--bootstrap-server", node.bootstrap, "--save", written)
+        kctl("migrate", "revert", "--plan", plan, "--node", 100, "--yes")
+        kctl("migrate", "revert", "--plan", plan, "--node", 3, "--files-only", "--yes")
+        with old_broker(node, version, zookeeper.connect) as bootstrap:
+            found = compared(bootstrap, written, status=3)
+            assert different(found) == {("topic config", "differs"): {"compacted segment.bytes"}}, found
+            data.check(bootstrap)
+            data.write(bootstrap)
+            data.check(bootstrap)
 
 
 @pytest.mark.matrix
