@@ -351,24 +351,15 @@ def formatted_node(version: str, data_dir: Path, properties: Mapping[str, str]) 
         yield node
 
 
-def node(version: str, settings: Path) -> Process:
-    """A node with these properties, started and not waited for; its log is beside them."""
-    command = _java(_broker_jars(version), "kafka.Kafka", [settings], "INFO", java.JVM_FLAGS)
-    return Process(f"Apache Kafka {version} with {settings.name}", command, log=settings.with_suffix(".log"))
-
-
 def format_directories(version: str, settings: Path, cluster_id: str) -> None:
     """Formats the log directories that the properties name, for a node of KRaft."""
     _format(_broker_jars(version), settings, cluster_id)
 
 
-@contextlib.contextmanager
-def started_node(version: str, settings: Path, bootstrap: str) -> Iterator[Process]:
+def launched_node(version: str, settings: Path) -> Process:
     """A node of a KRaft cluster on directories that are formatted; `settings` are its properties, beside its log."""
     command = _java(_broker_jars(version), "kafka.Kafka", [settings], "INFO", java.JVM_FLAGS)
-    with Process(f"Apache Kafka {version}", command, log=settings.with_suffix(".log")) as node:
-        node.wait_until(lambda: probe.has_controller(bootstrap), timeout_s=BROKER_START_TIMEOUT_S)
-        yield node
+    return Process(f"Apache Kafka {version} of {settings.parent.name}", command, log=settings.with_suffix(".log"))
 
 
 def _server_properties(bootstrap: str, connect: str, log_dir: Path, more: Mapping[str, str]) -> str:

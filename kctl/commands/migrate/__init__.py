@@ -15,6 +15,8 @@ app = typer.Typer(
             "plan": "plan",
             "convert": "convert",
             "revert": "convert",
+            "verify": "verify",
+            "rescue": "rescue",
         },
     ),
     help="Convert a stopped cluster from ZooKeeper to KRaft directories, and back.",

@@ -7,9 +7,9 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from kctl.commands.broker.zookeeper import TlsConfigFile
+from kctl.commands.broker.zookeeper import TlsConfigFile, run_on_zookeeper
 from kctl.commands.frame.command import LocalChange
-from kctl.commands.frame.exit_status import ExitStatus, Refused
+from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
 from kctl.commands.frame.output.shown import shows
@@ -18,9 +18,11 @@ from kctl.config.properties import decode_properties, format_properties, parse_p
 from kctl.errors import UsageError
 from kctl.migration.converting import conversion
 from kctl.migration.converting.journal import State, read_journal
-from kctl.migration.converting.preconditions import check_room, check_same_state, hold_directories
+from kctl.migration.converting.preconditions import check_room, check_same_state, check_stopped, hold_directories
 from kctl.migration.documents import digest_of_bytes
 from kctl.migration.planning.plan import MigrationPlan, NodePlan, parse_plan
+from kctl.migration.reverting.going_back import read_image, take_back, write_znodes
+from kctl.migration.reverting.znode_changes import ZnodeChanges, znode_changes
 from kctl.migration.target.properties import translate_server
 from kctl.output.documents import read_json
 from kctl.output.quantities import INT32_MAX, counted
@@ -84,7 +86,7 @@ def convert(
     of_node = conversion.node_of(planned, node)
     files = RealFiles()
     check_same_state(read_cluster(run, zookeeper or planned.zookeeper, zk_tls_config_file), planned)
-    with hold_directories([directory.path for directory in of_node.directories]):
+    with hold_directories(of_node.homes):
         journal = conversion.check_conversion(files, planned, of_node)
         contents = conversion.new_contents(planned, of_node)
         if journal is not None and journal.state is State.CONVERTED:
@@ -127,7 +129,9 @@ def _new_config(node: NodePlan) -> bytes:
     "revert",
     cls=LocalChange,
     epilog=examples(
-        "kctl migrate revert --plan plan.json --node 1 --dry-run", "kctl migrate revert --plan plan.json --node 1 --yes"
+        "kctl migrate revert --plan plan.json --node 1 --dry-run",
+        "kctl migrate revert --plan plan.json --node 1 --yes",
+        "kctl migrate revert --plan plan.json --node 2 --files-only --yes",
     ),
 )
 @shows(FileRow)
@@ -136,25 +140,68 @@ def revert(
     *,
     plan: PlanFile,
     node: Node,
+    zookeeper: ZooKeeperOption = None,
+    zk_tls_config_file: TlsConfigFile = None,
+    files_only: Annotated[
+        bool,
+        typer.Option("--files-only", help="After 4.x has run: leave ZooKeeper to the revert of another controller."),
+    ] = False,
     dry_run: DryRun = False,
 ) -> ExitStatus:
-    """Restore the files of a node that was converted, before 4.x has run on it.
+    """Take a converted node back to ZooKeeper: its original files are restored.
 
-    It can be interrupted, and run again.  The exit status is 5 if a node of 4.x has run on the directories.
+    If 4.x has run on the node, the metadata log of a controller is carried into ZooKeeper before that: topics, states
+    with their leader epochs, configurations, ACLs, users, quotas, tokens and producer ids.  Values of internal topics
+    that older brokers do not read are rewritten; the segments and the metadata log of 4.x are kept under other names.
+    What cannot be carried is shown as 'not carried'.
+
+    Stop all nodes first, and begin with the controller that was active last.  Use --files-only on the others.  It can
+    be interrupted, and run again.  Start the old brokers when all nodes are reverted.
     """
     run: Invocation = ctx.obj
     planned = read_plan(plan)
     of_node = conversion.node_of(planned, node)
     files = RealFiles()
-    with hold_directories([directory.path for directory in of_node.directories]):
+    with hold_directories(of_node.homes):
         journal = read_journal(files, of_node.home)
-        if journal is not None and conversion.has_started(files, planned, of_node):
-            raise Refused(f"4.x has run on the directories of node {node} since the conversion")
-        paths = [] if journal is None else list(journal.originals)
+        if journal is None:
+            raise UsageError(f"{of_node.home} has no journal of a conversion; nothing was changed there")
+        if (journal.plan_digest, journal.node_id) != (planned.digest, node):
+            raise UsageError(
+                f"{of_node.home} was converted by another plan or as another node; give that plan and node"
+            )
+        has_run = conversion.has_started(files, planned, of_node)
+        rows: list[FileRow] = []
+        changes = ZnodeChanges()
+        connect = zookeeper or planned.zookeeper
+        if has_run and of_node.metadata_dir is not None and not files_only:
+            image = read_image(files, of_node.metadata_dir)
+            cluster = read_cluster(run, connect, zk_tls_config_file)
+            check_stopped(cluster)
+            if cluster.cluster_id != planned.cluster_id:
+                raise UsageError(f"the plan is of cluster {planned.cluster_id}, but ZooKeeper has {cluster.cluster_id}")
+            changes = znode_changes(image, cluster)
+        status = "to be restored" if dry_run else "restored"
+        rows += [
+            FileRow(node, f"znode {path}", "to be written" if dry_run else "written") for path, _ in changes.writes
+        ]
+        rows += [FileRow(node, text, "not carried") for text in changes.not_carried]
+        rows += [FileRow(node, path, status) for path in journal.originals if journal.state is not State.REVERTED]
         if dry_run:
-            run.console.show(FileRow, [FileRow(node, path, "to be restored") for path in paths])
+            run.console.show(FileRow, rows)
             return ExitStatus.DONE
-        run.consent(f"Restore {counted(len(paths), 'file')} of node {node}?")
-        restored = conversion.restore(files, planned, of_node)
-    run.console.show(FileRow, [FileRow(node, path, "restored") for path in restored])
+        run.consent(f"Revert node {node}, with {counted(len(changes.writes), 'znode')}?")
+        if changes.writes:
+            run_on_zookeeper(
+                run, connect, "/", lambda session, _: write_znodes(session, changes), tls_config=zk_tls_config_file
+            )
+        if has_run:
+            done = take_back(files, of_node)
+            rows += [
+                FileRow(node, segment.path, f"{counted(segment.records, 'record')} rewritten")
+                for segment in done.segments
+            ]
+            rows += [FileRow(node, path, "kept") for path in done.kept]
+        conversion.restore(files, planned, of_node)
+    run.console.show(FileRow, rows)
     return ExitStatus.DONE

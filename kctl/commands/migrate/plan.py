@@ -142,9 +142,8 @@ class PlanRow(NamedTuple):
     "plan",
     cls=LocalCommand,
     epilog=examples(
-        "kctl migrate plan --broker-config /etc/kafka/server.properties --controller 0@kafka-0:9093 --output plan.json",
-        "kctl migrate plan --zookeeper zk:2181 --inventory 1.json --inventory 2.json --inventory 3.json"
-        " --controller 1@kafka-1:9093 --controller 2@kafka-2:9093 --controller 3@kafka-3:9093 --output plan.json",
+        "kctl migrate plan --broker-config server.properties --controller 0@kafka-0:9093 --output plan.json",
+        "kctl migrate plan --inventory 1.json --inventory 2.json --controller 1@kafka-1:9093 --zookeeper zk:2181",
         "kctl migrate plan --inventory 1.json --controller 100@controller:9093=/var/lib/kafka --dynamic-quorum",
     ),
 )
@@ -253,7 +252,7 @@ def _node_rows(planned: MigrationPlan, node: NodePlan) -> Iterator[PlanRow]:
     if node.metadata_dir is not None:
         path = f"{node.metadata_dir}/{METADATA_FOLDER}/{FILE_NAME}"
         size = len(planned.snapshot)
-        yield PlanRow(node.node_id, "write", path, f"{size} bytes, sha256 {planned.snapshot_sha256[:16]}")
+        yield PlanRow(node.node_id, "write", path, f"{counted(size, 'byte')}, sha256 {planned.snapshot_sha256[:16]}")
     yield PlanRow(
         node.node_id, "write", node.new_config, f"translated from {node.old_config}" if node.old_config else None
     )

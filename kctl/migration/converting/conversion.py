@@ -143,8 +143,7 @@ def _replace(files: Files, path: str, data: bytes, original: bytes | None) -> No
 
 def has_started(files: Files, plan: MigrationPlan, node: NodePlan) -> bool:
     """Return whether a node of 4.x has run on the directories since the conversion."""
-    homes = {node.metadata_dir, *(directory.path for directory in node.directories)} - {None}
-    for home in homes:
+    for home in node.homes:
         folder = f"{home}/{METADATA_FOLDER}"
         if files.exists(folder) and {entry.name for entry in files.list(folder)} - {
             FILE_NAME,

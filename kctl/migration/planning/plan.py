@@ -59,7 +59,13 @@ class NodePlan:
     @property
     def home(self) -> str:
         """The directory with the journal."""
-        return self.directories[0].path if self.directories else str(self.metadata_dir)
+        return self.homes[0]
+
+    @property
+    def homes(self) -> list[str]:
+        """The log directories, and that of the metadata log."""
+        paths = [directory.path for directory in self.directories]
+        return paths if self.metadata_dir is None or self.metadata_dir in paths else [*paths, self.metadata_dir]
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,8 +74,8 @@ def voter(node_id: int, directory_id: Any, host: str, port: int) -> Voter:
     )
 
 
-def read_messages(data: bytes | memoryview) -> Iterator[Any]:
-    """Yield the metadata messages of a snapshot or of a segment, without control records.
+def read_messages(data: bytes | memoryview, *, start: int = 0) -> Iterator[Any]:
+    """Yield the metadata messages of a snapshot or of a segment from an offset on, without control records.
 
     Raises CorruptBatch and MalformedRequest.
     """
@@ -84,6 +84,8 @@ def read_messages(data: bytes | memoryview) -> Iterator[Any]:
         if header.is_control:
             continue
         for record in iterate_records(view, header):
+            if record.offset < start:
+                continue
             yield decode_cluster_metadata(record.value or b"").message
 
 

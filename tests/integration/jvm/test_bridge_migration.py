@@ -51,7 +51,7 @@ class Nodes:
 
     def start(self, node: str, version: str = BRIDGE) -> Process:
         self.stop(node)
-        self._running[node] = apache_kafka.node(version, self.file_of(node))
+        self._running[node] = apache_kafka.launched_node(version, self.file_of(node))
         return self._running[node]
 
     def stop(self, node: str) -> None:
