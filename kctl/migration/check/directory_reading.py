@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from uuid import UUID
 
 from kctl.errors import CorruptLog, UsageError
 from kctl.limits import Subject, bound
@@ -20,7 +21,7 @@ from kctl.storage.names import (
     parse_log_directory_name,
     parse_offset_file_name,
 )
-from kctl.storage.state.checkpoints import parse_meta_properties
+from kctl.storage.state.checkpoints import parse_meta_properties, parse_partition_metadata
 
 MAGIC_POSITION = 16
 """Of the format of a batch or a message, in formats 0, 1 and 2 alike."""
@@ -56,7 +57,7 @@ def _read(folder: Path) -> DirectoryFiles:
     except CorruptLog as error:
         problem = f"has an invalid {META_PROPERTIES}: {error}"
     logs: list[TopicPartition] = []
-    future, left_over, without, old = [], [], [], {}
+    future, left_over, without, old, ids = [], [], [], {}, {}
     for name in names:
         parsed = parse_log_directory_name(name)
         if name in NOT_A_LOG or parsed is None:
@@ -69,13 +70,16 @@ def _read(folder: Path) -> DirectoryFiles:
         else:
             logs.append(tp)
             try:
-                if not (folder / name / PARTITION_METADATA).exists():
-                    without.append(tp)
+                topic_id = _topic_id(folder / name / PARTITION_METADATA)
                 magic = min(_formats(folder / name), default=2)
             except FileNotFoundError:
                 continue  # The broker has deleted or moved the log meanwhile.
             except OSError as error:
                 raise UsageError(f"{folder / name}: {error.strerror}") from None
+            if topic_id is None:
+                without.append(tp)
+            else:
+                ids[tp] = topic_id
             if magic < 2:
                 old[tp] = magic
     usage = shutil.disk_usage(folder)
@@ -86,12 +90,22 @@ def _read(folder: Path) -> DirectoryFiles:
         problem=problem,
         logs=len(logs),
         without_metadata=tuple(without),
+        topic_ids=ids,
         left_over=tuple(left_over),
         future=tuple(future),
         old_format=old,
         free_bytes=usage.free,
         total_bytes=usage.total,
     )
+
+
+def _topic_id(path: Path) -> UUID | None:
+    """Return the id in a partition.metadata; None without one, or if it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return parse_partition_metadata(file.read(META_BYTES_MAX), str(path))
+    except (FileNotFoundError, CorruptLog):
+        return None
 
 
 def _formats(log: Path) -> Iterator[int]:

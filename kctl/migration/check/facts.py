@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
+from uuid import UUID
 
 from kctl.admin.doctor.findings import Finding, command
 from kctl.admin.doctor.snapshot import Snapshot
@@ -62,6 +63,8 @@ class DirectoryFiles:
     logs: int = 0
     without_metadata: tuple[TopicPartition, ...] = ()
     """Logs without partition.metadata."""
+    topic_ids: Mapping[TopicPartition, UUID] = field(default_factory=dict)
+    """Of the logs with partition.metadata."""
     left_over: tuple[str, ...] = ()
     """Directories that end with -delete or -stray."""
     future: tuple[TopicPartition, ...] = ()

@@ -124,6 +124,15 @@ _ROWS = (
         "change it in the properties file, or by 'kctl configs alter broker' if it is dynamic",
     ),
     Kind(
+        "small-segments",
+        "properties",
+        Severity.ERROR,
+        BRIDGE,
+        "Segments are smaller than the target allows, 1 MiB. A broker of the target stops when it reads such a topic; "
+        "'kctl migrate convert' raises the value.",
+        "alter or delete segment.bytes, and log.segment.bytes of the brokers, before the migration",
+    ),
+    Kind(
         "forgotten-topic-property",
         "properties",
         Severity.NOTE,
@@ -218,8 +227,8 @@ _ROWS = (
     Kind(
         "encrypted-passwords",
         "security",
-        Severity.WARNING,
-        NOTHING,
+        Severity.ERROR,
+        OFFLINE,
         "Dynamic properties of brokers have passwords that are encrypted with password.encoder.secret. In KRaft they "
         "are in the metadata log, without encryption.",
         "keep password.encoder.secret at hand: the controllers of the bridge need it. Or put the passwords into the "
@@ -274,6 +283,22 @@ _ROWS = (
         NOTHING,
         "Partitions have no state in ZooKeeper: they never had a leader, or their znode was deleted.",
         "find out why the controller elects no leader; delete the topic if it is not needed",
+    ),
+    Kind(
+        "bad-partition-state",
+        "metadata",
+        Severity.ERROR,
+        OFFLINE,
+        "Partitions have no in-sync replicas, or some that are not among their replicas.",
+        "let the controller elect a leader again: restart it, or 'kctl elect --unclean'",
+    ),
+    Kind(
+        "bad-quota",
+        "metadata",
+        Severity.ERROR,
+        OFFLINE,
+        "A quota is not a number.",
+        "alter or delete it: 'kctl quotas alter'",
     ),
     Kind(
         "orphan-properties",
@@ -386,6 +411,22 @@ _ROWS = (
         NOTHING,
         "A broker has a log that the metadata does not assign to it. Brokers of 4.x rename it to -stray.",
         "find out whether its records are needed, and delete the directory if not",
+    ),
+    Kind(
+        "doubled-log",
+        "directories",
+        Severity.ERROR,
+        BOTH,
+        "A broker has two logs of one partition. It does not start with them.",
+        "find out which is the newer one, and move the other out of the log directories",
+    ),
+    Kind(
+        "other-topic-id",
+        "directories",
+        Severity.ERROR,
+        BOTH,
+        "The id in partition.metadata is not that of the topic: the log is of an older topic of this name.",
+        "move the log out of the log directory; its records are not those of the topic",
     ),
     Kind(
         "several-directories",

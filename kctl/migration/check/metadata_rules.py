@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 
 from kctl.admin.doctor.findings import command, listed
@@ -19,6 +20,7 @@ def metadata(facts: ClusterFacts) -> Problems:
     if stored is not None:
         yield from _znodes(stored)
         yield from _topics(stored)
+        yield from _quotas(stored)
         yield from _pending(stored)
         yield from _group_offsets(stored)
     yield from _moves(facts)
@@ -78,6 +80,7 @@ def _topics(stored: StoredCluster) -> Problems:
             look=command("topics", "describe", "--unavailable-partitions"),
             impact=len(stateless),
         )
+    yield from _bad_states(stored)
     orphans = sorted(stored.topic_configs_without_topic)
     if orphans:
         yield problem(
@@ -89,6 +92,42 @@ def _topics(stored: StoredCluster) -> Problems:
             look=command("broker", "zookeeper-ls", "/config/topics"),
             impact=len(orphans),
         )
+
+
+def _bad_states(stored: StoredCluster) -> Problems:
+    bad = [
+        TopicPartition(name, partition)
+        for name, topic in stored.topics.items()
+        for partition, state in topic.states.items()
+        if not state.isr or not set(state.isr) <= set(topic.assignment.replicas[partition])
+    ]
+    if bad:
+        yield problem(
+            "bad-partition-state",
+            listed(bad),
+            f"{counted(len(bad), 'partition')} {'has' if len(bad) == 1 else 'have'} in-sync replicas that are not "
+            "replicas, or none",
+            listed(f"{tp}: {list(stored.topics[tp.topic].states[tp.partition].isr)}" for tp in bad),
+            look=command("topics", "describe", "--under-replicated-partitions"),
+            impact=len(bad),
+        )
+
+
+def _quotas(stored: StoredCluster) -> Problems:
+    for entity, values in stored.quotas.items():
+        for name, value in values.items():
+            if not _is_number(value):
+                who = ", ".join(f"{kind} {part if part is not None else '<default>'}" for kind, part in entity.parts)
+                yield problem(
+                    "bad-quota", who, f"the quota {name} of {who} is not a number", look=command("quotas", "describe")
+                )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return not math.isnan(float(text))
+    except ValueError:
+        return False
 
 
 def _pending(stored: StoredCluster) -> Problems:

@@ -7,7 +7,16 @@ from collections.abc import Mapping
 
 from kctl.admin.doctor.findings import command, listed, named
 from kctl.migration.check.facts import BrokerProperty, ClusterFacts, Problems, problem
-from kctl.migration.check.target_properties import PROPERTIES, Property, Scope, is_removed, new_default, refusal_of
+from kctl.migration.check.target_properties import (
+    PROPERTIES,
+    SEGMENT_BYTES_MIN,
+    Property,
+    Scope,
+    is_removed,
+    minimum_text,
+    new_default,
+    refusal_of,
+)
 from kctl.output.quantities import counted
 
 BROKER_ID = "broker.id"
@@ -46,7 +55,7 @@ def _refused_topic_values(facts: ClusterFacts) -> Problems:
                 topics[name, refusal].append(topic)
     for (name, refusal), names in topics.items():
         yield problem(
-            "refused-topic-value",
+            "small-segments" if name == "segment.bytes" and _is_too_small(refusal) else "refused-topic-value",
             listed(names),
             f"{name} of {counted(len(names), 'topic')} has a value that brokers of {facts.target} refuse: {refusal}",
             listed(f"{topic}: {name}={own[topic][name]}" for topic in names),
@@ -57,6 +66,10 @@ def _refused_topic_values(facts: ClusterFacts) -> Problems:
         )
 
 
+def _is_too_small(refusal: str) -> bool:
+    return refusal == minimum_text(SEGMENT_BYTES_MIN)
+
+
 def _refused_broker_values(facts: ClusterFacts) -> Problems:
     for (row, value), ids in _brokers_by_value(facts).items():
         refusal = None if value is None else refusal_of(row, value, facts.target)
@@ -64,7 +77,7 @@ def _refused_broker_values(facts: ClusterFacts) -> Problems:
             continue
         is_dynamic = any(facts.broker_properties[broker_id][row.name].is_dynamic for broker_id in ids)
         yield problem(
-            "refused-broker-value",
+            "small-segments" if row.name == "log.segment.bytes" and _is_too_small(refusal) else "refused-broker-value",
             named("broker", ids),
             f"{row.name} of {named('broker', ids)} has a value that {facts.target} refuses: {refusal}",
             f"{row.name}={value}",

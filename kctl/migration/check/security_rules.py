@@ -216,5 +216,9 @@ def _listeners(facts: ClusterFacts) -> Problems:
             f"brokers are connected to each other by {protocol}{f' with {mechanism}' if mechanism else ''}: choose "
             "the security of the listener of the controllers",
             f"a free name: {controller_listener_name(facts)}",
+            "with an authorizer, super.users of all nodes needs the principal by which they connect to controllers: "
+            "User:ANONYMOUS with PLAINTEXT"
+            if facts.values_of(AUTHORIZER)
+            else "",
             look=look,
         )

@@ -311,9 +311,9 @@ def _offline(facts: ClusterFacts, controllers: Sequence[Controller], zookeeper: 
     brokers = sorted(facts.broker_values) or sorted(broker.broker_id for broker in facts.snapshot.brokers)
     ensemble = zookeeper or next(iter(facts.values_of("zookeeper.connect").values()), "ZOOKEEPER_HOST:2181")
     yield Step(
-        "Take fingerprints, then stop all clients and all brokers; ZooKeeper keeps running",
+        "Stop the clients, take a fingerprint, and stop all brokers; ZooKeeper keeps running",
         (
-            "kctl topics offsets, kctl groups list and kctl acls list: keep what they show, to compare it at the end",
+            "kctl migrate verify --save before.json",
             *(f"stop broker {broker_id}, and wait until its process has ended" for broker_id in brokers),
         ),
         way_back="start the brokers",
@@ -347,6 +347,6 @@ def _offline(facts: ClusterFacts, controllers: Sequence[Controller], zookeeper: 
     )
     yield Step(
         f"Start {facts.target}: the controllers, then the brokers, with the properties files that convert has written",
-        ("compare with the fingerprints before clients write",),
-        way_back="before clients write: stop all nodes, then as in the step before",
+        ("before clients write: kctl migrate verify --compare before.json",),
+        way_back="docs/migrate.md has it, also for after clients have written",
     )

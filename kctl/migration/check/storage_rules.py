@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import replace
 
 from kctl.admin.doctor import cluster_rules
 from kctl.admin.doctor.findings import command, listed, named
 from kctl.admin.doctor.snapshot import Snapshot
 from kctl.migration.check.facts import ClusterFacts, DirectoryFiles, Problem, Problems, problem
-from kctl.model import TopicPartition
+from kctl.model import TopicPartition, uuid_text
 from kctl.output.quantities import counted, format_size
 
 FREE_SHARE_MIN = 0.1
@@ -55,6 +55,17 @@ def _as_brokers_say(facts: ClusterFacts) -> Problems:
             impact=len(future),
         )
     yield from _unknown_replicas(facts)
+    places = Counter((place.broker_id, place.tp) for place in facts.replicas if not place.is_future)
+    doubled = sorted(place for place, count in places.items() if count > 1)
+    if doubled:
+        yield problem(
+            "doubled-log",
+            named("broker", {broker_id for broker_id, _ in doubled}),
+            f"{counted(len(doubled), 'partition')} {'has' if len(doubled) == 1 else 'have'} two logs on one broker",
+            listed(f"{tp} on broker {broker_id}" for broker_id, tp in doubled),
+            look=command("cluster", "log-dirs"),
+            impact=len(doubled),
+        )
 
 
 def _unknown_replicas(facts: ClusterFacts) -> Problems:
@@ -115,6 +126,7 @@ def _files(facts: ClusterFacts, directory: DirectoryFiles) -> Problems:
             look=look,
             impact=len(directory.future),
         )
+    yield from _topic_ids(facts, directory, look)
     if directory.without_metadata:
         yield problem(
             "no-partition-metadata",
@@ -124,6 +136,27 @@ def _files(facts: ClusterFacts, directory: DirectoryFiles) -> Problems:
             listed(directory.without_metadata),
             look=look,
             impact=len(directory.without_metadata),
+        )
+
+
+def _topic_ids(facts: ClusterFacts, directory: DirectoryFiles, look: str) -> Problems:
+    if facts.stored is None:
+        return
+    topics = facts.stored.topics
+    wrong = sorted(
+        tp
+        for tp, topic_id in directory.topic_ids.items()
+        if tp.topic in topics and topics[tp.topic].assignment.topic_id not in {None, topic_id}
+    )
+    if wrong:
+        yield problem(
+            "other-topic-id",
+            directory.path,
+            f"{counted(len(wrong), 'log')} in {directory.path} {'has' if len(wrong) == 1 else 'have'} the id of "
+            "another topic",
+            listed(f"{tp}: {uuid_text(directory.topic_ids[tp])}" for tp in wrong),
+            look=look,
+            impact=len(wrong),
         )
 
 

@@ -68,6 +68,7 @@ def _later(release: str, than: str) -> bool:
     return tuple(map(int, release.split("."))) >= tuple(map(int, than.split(".")))
 
 
+SEGMENT_BYTES_MIN = 1 << 20
 _COMPRESSION = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 _OLD_CLIENTS = "nothing: 4.x writes format 2 only, and does not convert records for old clients (KIP-724, KIP-896)"
 
@@ -112,7 +113,7 @@ TOPIC_PROPERTIES = (
     Property("remote.storage.enable", Type.BOOLEAN),
     Property("retention.bytes", Type.LONG),
     Property("retention.ms", Type.LONG, -1),
-    Property("segment.bytes", Type.INT, 1 << 20, rule_in="4.1", minimum_before=14),
+    Property("segment.bytes", Type.INT, SEGMENT_BYTES_MIN, rule_in="4.1", minimum_before=14),
     Property("segment.index.bytes", Type.INT, 4),
     Property("segment.jitter.ms", Type.LONG, 0),
     Property("segment.ms", Type.LONG, 1),
@@ -166,7 +167,7 @@ BROKER_PROPERTIES = (
         removed_in="4.0",
         instead="log.message.timestamp.before.max.ms and log.message.timestamp.after.max.ms",
     ),
-    Property("log.segment.bytes", Type.INT, 1 << 20),
+    Property("log.segment.bytes", Type.INT, SEGMENT_BYTES_MIN),
     Property("metric.reporters", Type.LIST, unique_in="4.2"),
     Property("num.replica.fetchers", Type.INT, 1, rule_in="4.2"),
     Property("offsets.commit.required.acks", Type.SHORT, removed_in="4.0", instead="nothing: commits are acks=all"),
@@ -255,6 +256,11 @@ def new_default(row: Property, target: str) -> str | None:
     return row.default_in[1] if row.default_in is not None and _later(target, row.default_in[0]) else None
 
 
+def minimum_text(minimum: float) -> str:
+    """Return why a smaller value is refused."""
+    return f"the minimum is {minimum:.0f}"
+
+
 def refusal_of(row: Property, value: str, target: str) -> str | None:
     """Return why the target refuses the value; None if it accepts it, or does not have the property."""
     if is_removed(row, target):
@@ -270,7 +276,7 @@ def refusal_of(row: Property, value: str, target: str) -> str | None:
     is_in_force = _later(target, row.rule_in)
     minimum = row.minimum if is_in_force else row.minimum_before
     if minimum is not None and float(value) < minimum:
-        return f"the minimum is {minimum:.0f}"
+        return minimum_text(minimum)
     if not is_in_force:
         return None
     if row.choices and any(item not in row.choices for item in items):

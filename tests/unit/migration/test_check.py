@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -29,6 +30,7 @@ from kctl.migration.check.release_rules import least_release, release_of
 from kctl.migration.check.steps import HIDDEN, steps_of
 from kctl.migration.source.cluster import Znode, parse_cluster
 from kctl.model import TopicPartition
+from kctl.storage.state.checkpoints import partition_metadata_text
 from tests.rows import for_rows
 
 APIS = {"Fetch": "0-17", "ListTransactions": "0-1"}
@@ -118,11 +120,12 @@ CASES: list[tuple[str, ClusterFacts, str]] = [
     ("before-bridge", seen(brokers=(BrokerState(broker_id=1, apis=OLD_APIS),)), "has the APIs of 2.4"),
     ("kctl-broker", with_values(metrics_consumer_lag="true"), "kctl's own"),
     ("generated-broker-id", replace(CLEAN, broker_properties={1: {}, 2: STATIC}), "broker 1"),
-    ("refused-topic-value", of_topic(segment_bytes="1048575"), "the minimum is 1048576"),
+    ("small-segments", of_topic(segment_bytes="1048575"), "the minimum is 1048576"),
+    ("refused-topic-value", of_topic(flush_messages="0"), "the minimum is 1"),
     ("refused-topic-value", of_topic(cleanup_policy="delete,delete"), "twice"),
-    ("refused-topic-value", stored(WHOLE | {"/config/topics/orders": b'{"config":{"segment.bytes":"14"}}'}), "minimum"),
+    ("small-segments", stored(WHOLE | {"/config/topics/orders": b'{"config":{"segment.bytes":"14"}}'}), "minimum"),
     ("refused-broker-value", with_properties({"num.replica.fetchers": BrokerProperty("0", False)}), "the minimum is 1"),
-    ("refused-broker-value", with_properties({"log.segment.bytes": BrokerProperty("9999", True)}), "1048576"),
+    ("small-segments", with_properties({"log.segment.bytes": BrokerProperty("9999", True)}), "1048576"),
     ("forgotten-topic-property", of_topic(message_format_version="2.8"), "message.format.version"),
     ("forgotten-broker-property", with_properties({"host.name": BrokerProperty("a", False)}), "1 property"),
     ("changed-default", of_topic(retention_ms="1"), "message.timestamp.after.max.ms is 3600000"),
@@ -183,6 +186,23 @@ CASES: list[tuple[str, ClusterFacts, str]] = [
     ),
     ("no-partition-state", stored(ID | {"/brokers/topics/orders": TOPIC}), "1 partition has no state"),
     ("orphan-properties", stored(WHOLE | {"/config/topics/gone": b'{"config":{}}'}), "1 topic that does not exist"),
+    (
+        "bad-partition-state",
+        stored(WHOLE | {"/brokers/topics/orders/partitions/0/state": STATE.replace(b"[1,2]", b"[1,9]")}),
+        "1 partition has in-sync replicas",
+    ),
+    (
+        "bad-partition-state",
+        stored(WHOLE | {"/brokers/topics/orders/partitions/0/state": STATE.replace(b"[1,2]", b"[]")}),
+        "or none",
+    ),
+    ("bad-quota", stored(WHOLE | {"/config/clients/a": b'{"config":{"producer_byte_rate":"x"}}'}), "client-id a"),
+    ("doubled-log", replace(CLEAN, replicas=(PLACE, replace(PLACE, directory="/b"))), "1 partition has two logs"),
+    (
+        "other-topic-id",
+        replace(stored(WHOLE), files=files(logs=1, topic_ids={TP: UUID(int=9)}).files),
+        "1 log in /data has the id of another topic",
+    ),
     ("pending-deletion", stored(WHOLE | {"/admin/delete_topics/orders": b""}), "1 topic is being deleted"),
     (
         "pending-reassignment",
@@ -270,14 +290,14 @@ def test_what_blocks_comes_first_and_only_the_ways_that_it_blocks() -> None:
     )
     report = judge(facts)
     assert [problem.kind for problem in report.problems[:3]] == [
-        "refused-topic-value",
+        "small-segments",
         "pending-deletion",
         "migration-begun",
     ]
-    assert [problem.kind for problem in report.blocking(Way.BRIDGE)] == ["refused-topic-value", "pending-deletion"]
-    assert [problem.kind for problem in report.blocking(Way.OFFLINE)] == ["refused-topic-value", "migration-begun"]
+    assert [problem.kind for problem in report.blocking(Way.BRIDGE)] == ["small-segments", "pending-deletion"]
+    assert [problem.kind for problem in report.blocking(Way.OFFLINE)] == ["migration-begun"]
     assert all(problem.finding.severity >= Severity.WARNING for problem in report.blocking(None))
-    assert not judge(facts, {"refused-topic-value", "pending-deletion", "migration-begun"}).blocking(None)
+    assert not judge(facts, {"small-segments", "pending-deletion", "migration-begun"}).blocking(None)
 
 
 def test_source_that_was_not_read_is_named_for_each_check_that_needs_it() -> None:
@@ -300,7 +320,7 @@ def test_segment_bytes_of_a_topic_is_judged_by_the_rule_of_the_target(
     target: str, value: str, is_refused: bool
 ) -> None:
     report = judge(replace(of_topic(segment_bytes=value), target=target))
-    assert any(problem.kind == "refused-topic-value" for problem in report.problems) is is_refused
+    assert any(problem.kind in {"refused-topic-value", "small-segments"} for problem in report.problems) is is_refused
 
 
 @for_rows("apis, release", [
@@ -399,13 +419,14 @@ def test_directories_are_read_with_the_format_of_each_segment(tmp_path: Path) ->
         "__cluster_metadata-0",
     ):
         (tmp_path / name).mkdir()
-    (tmp_path / "orders-0" / "partition.metadata").write_text("version: 0\n")
+    (tmp_path / "orders-0" / "partition.metadata").write_bytes(partition_metadata_text(UUID(int=7)))
     for log, number, magic in (("orders-0", 0, 2), ("old-0", 0, 2), ("old-0", 5, 1)):
         (tmp_path / log / f"{number:020}.log").write_bytes(bytes(16) + bytes([magic]))
     (tmp_path / "old-0" / f"{9:020}.log").write_bytes(b"")
     (directory,) = read_directories([str(tmp_path)])
     assert (directory.cluster_id, directory.broker_id, directory.problem) == ("c", 1, None)
     assert directory.logs == 2
+    assert directory.topic_ids == {TopicPartition("orders", 0): UUID(int=7)}
     assert directory.without_metadata == (TopicPartition("old", 0),)
     assert directory.future == (TopicPartition("orders", 1),)
     assert directory.left_over == (f"gone-0.{unique}-stray",)
