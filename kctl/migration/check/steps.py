@@ -132,8 +132,9 @@ def _bridge(facts: ClusterFacts, controllers: Sequence[Controller], zookeeper: s
             )
             for broker_id in brokers
         ),
-        "stop the controllers, delete the znodes /controller and /migration, take these lines out and restart one "
-        "broker after the other",
+        "stop the controllers; delete the znodes /controller and /migration; wait until a broker is the controller "
+        "(kctl cluster describe); take these lines out and restart one broker after the other. A broker that had to be "
+        "killed starts when ZooKeeper has expired its session",
     )
     yield Step(
         "Turn the brokers into brokers of KRaft",

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -149,7 +151,7 @@ def test_ways_are_judged_and_their_steps_listed_for_themselves(odd_cluster: tupl
     assert "3000@c1:9093" in json.dumps(bridge["steps"])
     page = kctl(f"migrate check --format table --zookeeper {connect} --path offline {more}")
     assert page.status == 3
-    assert "  offline: 1 problem blocks it\n" in page.out
+    assert "  offline: 2 problems block it\n" in page.out  # /migration, and a password among dynamic properties
     assert f"kctl migrate plan --zookeeper {connect}" in page.out
     assert "not checked:" in page.out
 
@@ -164,6 +166,51 @@ def test_what_was_not_read_is_said_with_what_makes_it_readable(odd_cluster: tupl
     plain = kctl("migrate check --path offline")
     assert "not checked: metadata: znodes: --zookeeper was not given" in plain.err
     assert "the steps of --path are shown with --format table" in plain.err
+
+
+class Exporter(BaseHTTPRequestHandler):
+    """Prometheus's JMX exporter, as far as its text goes."""
+
+    text = ""
+
+    def do_GET(self) -> None:
+        body = self.text.encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Not on stderr, which the tests read."""
+
+
+NAME = "kafka_network_requestmetrics_requestspersec"
+
+
+@for_rows("text, found, reason", [
+        (f'{NAME}{{request="Fetch",version="3",}} 7.0\n{NAME}{{request="Produce",version="9",}} 4.0\n', True, ""),
+        (f'{NAME}{{request="Produce",version="9",}} 4.0\n', False, ""),
+        # Before 2.0 the metric has no version: nothing can be said.
+        (f'{NAME}{{request="Fetch",}} 7.0\n', False, "have no versions of requests"),
+        ("kafka_server_other 1.0\n", False, "have no versions of requests"),
+    ])  # fmt: skip
+def test_endpoint_of_another_exporter_says_which_requests_are_refused(
+    odd_cluster: tuple[Kctl, str, Path], text: str, found: bool, reason: str
+) -> None:
+    handler = type("OfRow", (Exporter,), {"text": text})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        serving = threading.Thread(target=server.serve_forever)
+        serving.start()
+        try:
+            document = report(odd_cluster[0], f"--endpoint 0=127.0.0.1:{server.server_address[1]}")
+        finally:
+            server.shutdown()
+            serving.join()
+    old = [row for row in document["problems"] if row["kind"] == "old-clients"]
+    assert any("Fetch version 3: 7 requests" in line for row in old for line in row["evidence"]) is found
+    skipped = [row["reason"] for row in document["not_checked"] if row["check"] == "clients"]
+    assert len(skipped) == (1 if reason else 0)
+    assert all(reason in line for line in skipped)
 
 
 @for_rows("words, complaint", [

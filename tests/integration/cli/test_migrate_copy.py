@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cli.conftest import ROOT, Kctl, command_line
+from tests.integration.cli.conftest import Kctl, command_line
+from tests.integration.cli.group_readers import ROOT
 from tests.peers import apache_kafka
 from tests.peers.forked_kctl import run_kctl
 from tests.peers.kctl_broker import kctl_broker

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+import shutil
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kctl.errors import NoNodeError
 from kctl.migration.check.steps import HIDDEN
+from kctl.zookeeper import paths
+from kctl.zookeeper.session import ZooKeeperSession
+from kctl.zookeeper.znodes import decode_controller
 from tests.integration.cli.conftest import Kctl, command_line
+from tests.integration.cli.test_migrate_check import on_zookeeper
 from tests.peers import apache_kafka, probe
 from tests.peers.process import Process
 
@@ -44,6 +51,12 @@ class Nodes:
             if "controller" in change["node"]:
                 properties["log.dirs"] = str(self._folder / "controller")
 
+    def copied(self, node: str) -> dict[str, str]:
+        return dict(self._properties[node])
+
+    def replace(self, node: str, properties: Mapping[str, str]) -> None:
+        self._properties[node] = dict(properties)
+
     def file_of(self, node: str) -> Path:
         path = self._folder / f"{node.replace(' ', '-')}.properties"
         path.write_text("".join(f"{name}={value}\n" for name, value in self._properties[node].items()))
@@ -63,50 +76,111 @@ class Nodes:
             self.stop(name)
 
 
-def test_printed_lines_carry_a_cluster_to_the_target(tmp_path: Path) -> None:
-    port, controller_port = probe.free_port(), probe.free_port()
-    bootstrap = f"127.0.0.1:{port}"
-    kctl = command_line({"KCTL_BOOTSTRAP_SERVER": bootstrap, "XDG_STATE_HOME": str(tmp_path / "state")})
-    with apache_kafka.zookeeper_of(BRIDGE, tmp_path / "zookeeper") as connect:
+@contextlib.contextmanager
+def source(folder: Path) -> Iterator[tuple[Nodes, Kctl, str, str, dict[str, Any]]]:
+    """A broker of 3.9 with records, an ACL and a quota, its ZooKeeper, and the report with the steps."""
+    bootstrap = f"127.0.0.1:{probe.free_port()}"
+    kctl = command_line({"KCTL_BOOTSTRAP_SERVER": bootstrap, "XDG_STATE_HOME": str(folder / "state")})
+    with apache_kafka.zookeeper_of(BRIDGE, folder / "zookeeper") as connect:
         nodes = Nodes(
-            tmp_path,
+            folder,
             {
                 **apache_kafka.SINGLE_BROKER_PROPERTIES,
                 **PRINCIPALS,
                 "listeners": f"PLAINTEXT://{bootstrap}",
-                "log.dirs": str(tmp_path / "logs"),
+                "log.dirs": str(folder / "logs"),
                 "zookeeper.connect": connect,
                 "broker.id": "0",
             },
         )
         try:
-            broker = nodes.start("broker 0")
-            wait_for(broker, bootstrap)
+            wait_for(nodes.start("broker 0"), bootstrap)
             assert kctl("topics create orders --partitions 2 --set segment.bytes=2097152").status == 0
             assert kctl("produce orders --partition 1", b"one\ntwo\n").status == 0
             assert kctl("acls add --allow-principal User:reader --operation read --topic orders").status == 0
             assert kctl("quotas alter --user reader --consumer-rate 1000 --yes").status == 0
-            words = f"--path bridge --zookeeper {connect} --controllers 127.0.0.1:{controller_port} --target 4.3"
+            words = f"--path bridge --zookeeper {connect} --controllers 127.0.0.1:{probe.free_port()} --target 4.3"
             checked = kctl(f"migrate check --format json {words}")
             assert checked.status == 0, checked.out
             assert {"removed-authorizer", "security-contents"} <= {row["kind"] for row in checked.document["problems"]}
-            migrate(nodes, kctl, bootstrap, checked.document)
+            yield nodes, kctl, bootstrap, connect, checked.document
         finally:
             nodes.stop_all()
 
 
-def migrate(nodes: Nodes, kctl: Kctl, bootstrap: str, document: Mapping[str, Any]) -> None:
-    """Takes the steps, and compares the cluster after each."""
-    controllers, connected, turned, ended, upgraded = document["steps"]
-    controller = controllers["files"][0]["node"]
+def test_printed_lines_carry_a_cluster_to_the_target(tmp_path: Path) -> None:
+    with source(tmp_path) as (nodes, kctl, bootstrap, _, document):
+        migrate(nodes, kctl, bootstrap, document)
 
+
+def test_printed_ways_back_bring_a_cluster_back_to_zookeeper(tmp_path: Path) -> None:
+    with source(tmp_path) as (nodes, kctl, bootstrap, connect, document):
+        controllers, connected, turned, _, _ = document["steps"]
+        controller = controllers["files"][0]["node"]
+        original = nodes.copied("broker 0")
+        begin(nodes, bootstrap, document)
+        dual = nodes.copied("broker 0")
+        nodes.apply(turned)
+        wait_for(nodes.start("broker 0"), bootstrap)
+        assert kctl("produce orders --partition 1", b"three\n").status == 0
+
+        assert "the lines of the step before, after __cluster_metadata-0 was deleted" in turned["way_back"]
+        nodes.stop("broker 0")
+        shutil.rmtree(tmp_path / "logs" / "__cluster_metadata-0")
+        nodes.replace("broker 0", dual)
+        wait_for(nodes.start("broker 0"), bootstrap)
+
+        back = (
+            "stop the controllers; delete the znodes /controller and /migration; wait until a broker is the controller"
+        )
+        assert connected["way_back"].startswith(back)
+        nodes.stop(controller)
+        on_zookeeper(connect, delete_claims)
+        probe.wait_until(lambda: on_zookeeper(connect, controller_of) == 0, what="a controller", timeout_s=TIMEOUT_S)
+        nodes.stop("broker 0")
+        probe.wait_until(lambda: not on_zookeeper(connect, brokers_of), what="no session", timeout_s=TIMEOUT_S)
+        nodes.replace("broker 0", original)
+        wait_for(nodes.start("broker 0"), bootstrap)
+        check_contents(kctl, "three")
+        assert kctl("topics create after").status == 0
+        again = kctl(f"migrate check --format json --zookeeper {connect}").document
+        assert not {"migration-begun", "not-zookeeper"} & {row["kind"] for row in again["problems"]}
+
+
+async def delete_claims(session: ZooKeeperSession) -> None:
+    for path in ("/controller", "/migration"):
+        with contextlib.suppress(NoNodeError):
+            await session.delete(path)
+
+
+async def controller_of(session: ZooKeeperSession) -> int | None:
+    if await session.exists(paths.CONTROLLER) is None:
+        return None
+    data, _ = await session.get(paths.CONTROLLER)
+    return decode_controller(paths.CONTROLLER, data).broker_id
+
+
+async def brokers_of(session: ZooKeeperSession) -> list[str]:
+    return await session.children(paths.BROKER_IDS)
+
+
+def begin(nodes: Nodes, bootstrap: str, document: Mapping[str, Any]) -> None:
+    """Takes the first two steps: until all metadata is in both."""
+    controllers, connected = document["steps"][:2]
+    controller = controllers["files"][0]["node"]
     nodes.apply(controllers)
     apache_kafka.format_directories(BRIDGE, nodes.file_of(controller), document["cluster_id"])
     quorum = nodes.start(controller)
-
     nodes.apply(connected)
     wait_for(nodes.start("broker 0"), bootstrap)
     quorum.wait_until(lambda: DONE in quorum.log_text, timeout_s=TIMEOUT_S)
+
+
+def migrate(nodes: Nodes, kctl: Kctl, bootstrap: str, document: Mapping[str, Any]) -> None:
+    """Takes the steps, and compares the cluster after each."""
+    controllers, _, turned, ended, upgraded = document["steps"]
+    controller = controllers["files"][0]["node"]
+    begin(nodes, bootstrap, document)
     check_contents(kctl)
 
     nodes.apply(turned)
