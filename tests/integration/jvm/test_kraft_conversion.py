@@ -176,6 +176,16 @@ def test_4_serves_what_our_broker_has_stored_and_our_broker_what_4_has_written(t
             data.write(bootstrap)
             set_up_security(bootstrap, tmp_path)
             kctl("migrate", "verify", "--bootstrap-server", bootstrap, "--save", before)
+            node.write_settings(zookeeper.connect)
+            words = (
+                "--broker-config",
+                node.settings,
+                "--zookeeper",
+                zookeeper.connect,
+                "--controller",
+                "3@127.0.0.1:1",
+            )
+            assert "brokers are running: 3" in kctl("migrate", "plan", *words, status=3)
         plan = make_plan(tmp_path, [node], zookeeper.connect, [f"3@127.0.0.1:{probe.free_port()}"])
         assert plan.stat().st_mode & 0o077 == 0
         kctl("migrate", "convert", *of_node)

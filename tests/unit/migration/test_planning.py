@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -236,6 +237,17 @@ def test_a_problem_is_named(row: str) -> None:
     _, findings = planned(disk(), changed)
     assert any(text in problem for problem in findings.problems), findings.problems
     assert "hunter2" not in str(findings)
+
+
+def test_brokers_that_controllers_would_not_authorize_are_noted() -> None:
+    def notes(**properties: str) -> list[str]:
+        nodes = inventories(disk())
+        more = {"authorizer.class.name": "x"} | {name.replace("_", "."): value for name, value in properties.items()}
+        nodes[1] = replace(nodes[1], properties={**nodes[1].properties, **more})
+        return [note for note in planned(disk(), nodes=nodes)[1].notes if "User:ANONYMOUS" in note]
+
+    assert len(notes()) == 1
+    assert notes(super_users="User:admin;User:ANONYMOUS") == []
 
 
 def test_two_logs_of_one_partition_are_a_problem() -> None:
