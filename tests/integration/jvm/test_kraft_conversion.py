@@ -302,3 +302,33 @@ def test_tools_of_apache_kafka_read_the_snapshot(tmp_path: Path) -> None:
     info = apache_kafka.run_broker_tool(NEWEST, "kafka.tools.StorageTool", ["info", "-c", node.new_settings])
     assert "Found problem" not in info.stdout, info.stdout
     assert "nodeId=3" in info.stdout
+
+
+@pytest.mark.matrix
+def test_logs_that_4_has_renamed_are_put_back(tmp_path: Path) -> None:
+    """4.x is started on directories that were not converted, and comes up as an empty cluster with the same id."""
+    data = BrokerData(deletes_records=True)
+    node = made_node(tmp_path, 3, {**TEST_PROPERTIES, **PROPERTIES})
+    log_dir = node.log_dirs[0]
+    with embedded_zookeeper(tmp_path / "zookeeper") as zookeeper:
+        with old_broker(node, "ours", zookeeper.connect) as bootstrap:
+            data.create(bootstrap)
+            data.write(bootstrap)
+        node.write_settings(zookeeper.connect)
+        controller = f"127.0.0.1:{probe.free_port()}"
+        properties = {
+            **apache_kafka.KRAFT_PROPERTIES,
+            "node.id": "3",
+            "listeners": f"PLAINTEXT://{node.bootstrap},CONTROLLER://{controller}",
+            "controller.quorum.voters": f"3@{controller}",
+            "log.dirs": str(log_dir),
+        }
+        node.new_settings.write_text(format_properties(properties))
+        with new_nodes({node.new_settings: node.bootstrap}):
+            pass
+        assert not (log_dir / "codecs-0").exists()
+        assert [path for path in log_dir.iterdir() if path.name.endswith("-stray")]
+        kctl("migrate", "rescue", "--log-dir", log_dir, "--dry-run")
+        kctl("migrate", "rescue", "--log-dir", log_dir, "--yes")
+        with old_broker(node, "ours", zookeeper.connect) as bootstrap:
+            data.check(bootstrap)

@@ -307,6 +307,16 @@ def test_a_plan_that_was_changed_is_refused() -> None:
             parse_plan(other, "plan.json")
 
 
+@for_rows(
+    "path", ["/etc/passwd", "/a/../etc/meta.properties", "/a/.lock", "/a/orders/partition.metadata", "meta.properties"]
+)
+def test_a_plan_that_names_files_that_no_conversion_writes_is_refused(path: str) -> None:
+    plan, _ = planned(disk())
+    node = replace(plan.nodes[1], files={path: "x"})
+    with pytest.raises(UsageError, match="no conversion writes"):
+        parse_plan(parse_json(plan_text(replace(plan, nodes={1: node}))), "plan.json")
+
+
 def _meta(text: str, separator: str = "=") -> dict[str, str]:
     pairs = (line.partition(separator) for line in text.splitlines())
     return {name.strip(): value.strip() for name, _, value in pairs}
