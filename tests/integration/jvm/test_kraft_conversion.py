@@ -194,6 +194,7 @@ def test_4_serves_what_our_broker_has_stored_and_our_broker_what_4_has_written(t
         kctl("migrate", "revert", *of_node)  # Before 4.x has run.
         kctl("migrate", "convert", *of_node)
         with new_nodes({node.new_settings: node.bootstrap}):
+            data.wait_for_leaders(node.bootstrap)
             found = compared(node.bootstrap, before)
             assert is_explained(found), found
             data.check(node.bootstrap)
@@ -202,6 +203,7 @@ def test_4_serves_what_our_broker_has_stored_and_our_broker_what_4_has_written(t
             kctl("migrate", "verify", "--bootstrap-server", node.bootstrap, "--save", written)
         kctl("migrate", "revert", *of_node)
         with old_broker(node, "ours", zookeeper.connect) as bootstrap:
+            data.wait_for_leaders(bootstrap)
             found = compared(bootstrap, written, status=3)
             assert different(found) == {("topic config", "differs"): {"compacted segment.bytes"}}, found
             data.check(bootstrap)
@@ -234,6 +236,7 @@ def test_4_serves_several_log_directories_of_each_version_which_continues_afterw
         for number in (3, 100):
             kctl("migrate", "convert", "--plan", plan, "--node", number, "--yes")
         with new_nodes({folder / "controller.properties": "", node.new_settings: node.bootstrap}):
+            data.wait_for_leaders(node.bootstrap)
             found = compared(node.bootstrap, before)
             assert is_explained(found), found
             data.check(node.bootstrap)
@@ -244,6 +247,7 @@ def test_4_serves_several_log_directories_of_each_version_which_continues_afterw
         kctl("migrate", "revert", "--plan", plan, "--node", 100, "--yes")
         kctl("migrate", "revert", "--plan", plan, "--node", 3, "--files-only", "--yes")
         with old_broker(node, version, zookeeper.connect) as bootstrap:
+            data.wait_for_leaders(bootstrap)
             found = compared(bootstrap, written, status=3)
             assert different(found) == {("topic config", "differs"): {"compacted segment.bytes"}}, found
             data.check(bootstrap)
@@ -277,9 +281,9 @@ def test_4_serves_three_nodes(version: str, tmp_path: Path) -> None:
             kctl("migrate", "convert", "--plan", plan, "--node", node.number, "--yes")
     with new_nodes({node.new_settings: node.bootstrap for node in nodes}):
         at = ("--bootstrap-server", nodes[1].bootstrap)
+        probe.wait_until(lambda: has_all_replicas(*at), what="all in-sync replicas", timeout_s=60)
         found = compared(nodes[1].bootstrap, saved)
         assert different(found) == {}, found
-        probe.wait_until(lambda: has_all_replicas(*at), what="all in-sync replicas", timeout_s=60)
         write_lines(lines, *at)
         assert different(compared(nodes[0].bootstrap, saved)) == {}
 
@@ -289,8 +293,9 @@ def write_lines(lines: Path, *at: object) -> None:
 
 
 def has_all_replicas(*at: object) -> bool:
-    (topic,) = json.loads(kctl("topics", "describe", "orders", "--format", "json", *at))
-    return all(len(partition["isr"]) == 3 for partition in topic["partitions"])
+    ran = run_kctl("topics", "describe", "orders", "--format", "json", *map(str, at))
+    topics = json.loads(ran.stdout) if ran.returncode == 0 else []
+    return bool(topics) and all(len(partition["isr"]) == 3 for partition in topics[0]["partitions"])
 
 
 @pytest.mark.matrix
