@@ -13,7 +13,6 @@ from uuid import UUID
 
 import typer
 
-from kctl.commands.broker.start import Overrides, overrides_of
 from kctl.commands.broker.zookeeper import DEFAULT_CONNECT, Connect, TlsConfigFile, run_on_zookeeper
 from kctl.commands.frame.command import LocalCommand
 from kctl.commands.frame.exit_status import ExitStatus
@@ -52,11 +51,11 @@ Output = Annotated[str | None, typer.Option("--output", metavar="FILE", help="Wh
 _CONTROLLER = re.compile(r"(?P<id>[0-9]+)@(?P<address>[^=]+)(?:=(?P<directory>/.*))?")
 
 
-def read_inventory(path: str, overrides: dict[str, str]) -> NodeInventory:
+def read_inventory(path: str) -> NodeInventory:
     """Take the inventory of the broker with these properties.  Raises UsageError."""
     try:
         data = read_input(path)
-        properties = parse_properties(decode_properties(data)) | overrides
+        properties = parse_properties(decode_properties(data))
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from None
     except ValueError as error:
@@ -99,7 +98,6 @@ def inventory(
     broker_config: Annotated[
         str, typer.Option("--broker-config", metavar="FILE", help="server.properties of the broker, which is stopped.")
     ],
-    override: Overrides = None,
     output: Output = None,
 ) -> ExitStatus:
     """Take the inventory of a stopped broker, for 'kctl migrate plan' on another host.
@@ -108,7 +106,7 @@ def inventory(
     password: their values are hidden.
     """
     run: Invocation = ctx.obj
-    node = read_inventory(broker_config, overrides_of(override or [], port=None))
+    node = read_inventory(broker_config)
     if output is not None:
         _write(output, json.dumps(inventory_document(node)) + "\n")
     rows = [
@@ -152,7 +150,6 @@ def plan(
     ctx: typer.Context,
     *,
     broker_config: BrokerConfigs = None,
-    override: Overrides = None,
     inventory: Annotated[
         list[str] | None,
         typer.Option(
@@ -192,8 +189,7 @@ def plan(
     Shows what each node gets, and what is not carried.  With problems the exit status is 3, and no document is written.
     """
     run: Invocation = ctx.obj
-    overrides = overrides_of(override or [], port=None)
-    nodes = [read_inventory(path, overrides) for path in broker_config or []]
+    nodes = [read_inventory(path) for path in broker_config or []]
     nodes += [parse_inventory(read_json(read_text(path)), path) for path in inventory or []]
     choices = Choices(
         [parse_controller(text) for text in controller or []], zookeeper, target, dynamic_quorum, controller_protocol

@@ -244,6 +244,7 @@ class _NodePlanner:
             topic_id = self._topic_ids.get(tp.topic)
             if topic_id is not None and place.log.topic_id is None:
                 files[f"{place.directory}/{tp}/{PARTITION_METADATA}"] = partition_metadata_text(topic_id).decode()
+        self._check_authorizer(node)
         _, changes = translate_server(node.properties, settings)
         return NodePlan(
             node_id=node.node_id,
@@ -257,6 +258,20 @@ class _NodePlanner:
             files=files,
             metadata_dir=metadata_dir,
         )
+
+    def _check_authorizer(self, node: NodeInventory) -> None:
+        """Note that brokers could not register: they connect to PLAINTEXT controllers without a name."""
+        properties = node.properties
+        if (
+            "authorizer.class.name" in properties
+            and self._choices.controller_protocol == "PLAINTEXT"
+            and properties.get("allow.everyone.if.no.acl.found", "").strip().lower() != "true"
+            and "User:ANONYMOUS" not in properties.get("super.users", "")
+        ):
+            self._findings.notes.append(
+                f"node {node.node_id}: brokers connect to PLAINTEXT controllers as User:ANONYMOUS, which is not in "
+                "super.users: add it in the new properties, or give --controller-protocol"
+            )
 
     def of_controller(self, spec: ControllerSpec, like: NodeInventory) -> NodePlan:
         """Return the plan of a node that is a controller only; `like` is a broker with the properties to share."""

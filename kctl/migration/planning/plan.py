@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import posixpath
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from typing import Any
 from kctl.errors import UsageError
 from kctl.limits import Subject, bound
 from kctl.migration.documents import canonical_json, digest_of_bytes, digest_of_json
+from kctl.storage.names import META_PROPERTIES, PARTITION_METADATA, parse_log_directory_name
 
 PLAN_KIND = "kctl-migration-plan"
 VERSION = 1
@@ -165,7 +167,7 @@ def _snapshot(document: Mapping[str, Any]) -> bytes:
 
 
 def _parse_node(number: int, node: Mapping[str, Any]) -> NodePlan:
-    return NodePlan(
+    parsed = NodePlan(
         node_id=number,
         roles=str(node["roles"]),
         old_config=_optional(node["old_config"]),
@@ -177,6 +179,16 @@ def _parse_node(number: int, node: Mapping[str, Any]) -> NodePlan:
         files={str(path): str(content) for path, content in node["files"].items()},
         metadata_dir=_optional(node["metadata_dir"]),
     )
+    if not parsed.homes:
+        raise ValueError(f"node {number} has no directory")
+    for path in parsed.files:
+        home, _, name = path.rpartition("/")
+        log = posixpath.basename(home)
+        is_of_directory = name == META_PROPERTIES and home in parsed.homes
+        is_of_log = name == PARTITION_METADATA and posixpath.dirname(home) in parsed.homes
+        if not (is_of_directory or (is_of_log and parse_log_directory_name(log) is not None)):
+            raise ValueError(f"node {number} has a file that no conversion writes: {path}")
+    return parsed
 
 
 def _optional(value: object) -> str | None:

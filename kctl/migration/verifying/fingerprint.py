@@ -95,11 +95,17 @@ def compare(before: Fingerprint, after: Fingerprint) -> list[Compared]:
     ]
     translated = _translated(before)
     for item in sorted(before.values.keys() | after.values.keys()):
-        if item.subject in unread or f"{item.subject} {item.name}" in unread:
+        if _is_unread(item, unread):
             continue
         old, new = before.values.get(item), after.values.get(item)
         compared.append(Compared(item.subject, item.name, _status(item, old, new, translated), old, new))
     return compared
+
+
+def _is_unread(item: Item, unread: Mapping[str, str]) -> bool:
+    """Return whether the subject, the item, or the topic or group that its name begins with could not be read."""
+    owner = item.name.rpartition(" ")[0]
+    return bool({item.subject.value, f"{item.subject} {item.name}", f"{item.subject} {owner}"} & unread.keys())
 
 
 def _status(item: Item, old: str | None, new: str | None, translated: Mapping[Item, str | None]) -> Status:

@@ -85,10 +85,10 @@ class BrokerData:
         """Values of aborted transactions."""
         self._offsets: dict[int, tuple[int, str]] = {}
 
-    def create(self, bootstrap: str, *, replicas: int = 1) -> None:
+    def create(self, bootstrap: str) -> None:
         """The topics, empty."""
         admin = AdminClient(_common(bootstrap))
-        topics = [NewTopic(name, partitions, replicas, config=config) for name, (partitions, config) in TOPICS.items()]
+        topics = [NewTopic(name, partitions, 1, config=config) for name, (partitions, config) in TOPICS.items()]
         for created in admin.create_topics(topics).values():
             created.result(TIMEOUT_S)
         self.wait_for_leaders(bootstrap)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -238,6 +239,17 @@ def test_a_problem_is_named(row: str) -> None:
     assert "hunter2" not in str(findings)
 
 
+def test_brokers_that_controllers_would_not_authorize_are_noted() -> None:
+    def notes(**properties: str) -> list[str]:
+        nodes = inventories(disk())
+        more = {"authorizer.class.name": "x"} | {name.replace("_", "."): value for name, value in properties.items()}
+        nodes[1] = replace(nodes[1], properties={**nodes[1].properties, **more})
+        return [note for note in planned(disk(), nodes=nodes)[1].notes if "User:ANONYMOUS" in note]
+
+    assert len(notes()) == 1
+    assert notes(super_users="User:admin;User:ANONYMOUS") == []
+
+
 def test_two_logs_of_one_partition_are_a_problem() -> None:
     logs = {1: {"/a": ["orders-0", "old-0"], "/b": ["orders-1", "orders-0"]}, 2: LOGS[2]}
     files = disk(logs)
@@ -293,6 +305,16 @@ def test_a_plan_that_was_changed_is_refused() -> None:
     for other in others:
         with pytest.raises(UsageError):
             parse_plan(other, "plan.json")
+
+
+@for_rows(
+    "path", ["/etc/passwd", "/a/../etc/meta.properties", "/a/.lock", "/a/orders/partition.metadata", "meta.properties"]
+)
+def test_a_plan_that_names_files_that_no_conversion_writes_is_refused(path: str) -> None:
+    plan, _ = planned(disk())
+    node = replace(plan.nodes[1], files={path: "x"})
+    with pytest.raises(UsageError, match="no conversion writes"):
+        parse_plan(parse_json(plan_text(replace(plan, nodes={1: node}))), "plan.json")
 
 
 def _meta(text: str, separator: str = "=") -> dict[str, str]:
