@@ -20,6 +20,9 @@ from kctl.commands.frame.output.shown import shown_by
 from kctl.commands.frame.root import all_commands
 from kctl.limits import LIMITS, Limit
 from kctl.metrics.definitions import Definition, Dialect, series_names
+from kctl.migration.check.kinds import KINDS
+from kctl.migration.check.target_properties import PROPERTIES as TARGET_PROPERTIES
+from kctl.migration.check.target_properties import rules_of
 from kctl.output.documents import json_text
 from kctl.server.metrics.catalogue import DEFINITIONS
 
@@ -162,6 +165,28 @@ def dashboard_tables(page: str) -> str:
     """`page` with the tables of panels and of dashboards' queries replaced by the present ones."""
     page = _between(page, "dashboard panels", _table_of_panels())
     return _between(page, "dashboard queries", _table_of_queries())
+
+
+def migration_tables(page: str) -> str:
+    """`page` with the tables of problems and of properties that `kctl migrate check` knows."""
+    page = _between(page, "problems", _table_of_problems())
+    return _between(page, "properties", _table_of_target_properties())
+
+
+def _table_of_problems() -> str:
+    lines = ["| kind | severity | blocks | meaning | remedy |", "|---|---|---|---|---|"]
+    for kind in KINDS.values():
+        blocks = ", ".join(sorted(kind.blocks)) or "-"
+        lines.append(f"| {kind.name} | {kind.severity.label} | {blocks} | {kind.meaning} | {kind.remedy} |")
+    return "\n".join(lines) + "\n"
+
+
+def _table_of_target_properties() -> str:
+    lines = ["| property | of a | target | rule |", "|---|---|---|---|"]
+    for scope, rows in TARGET_PROPERTIES.items():
+        for row in rows.values():
+            lines += [f"| `{row.name}` | {scope} | {release} | {rule} |" for release, rule in rules_of(row)]
+    return "\n".join(lines) + "\n"
 
 
 def _between(page: str, what: str, table: str) -> str:
@@ -330,6 +355,7 @@ PAGES: dict[str, Callable[[str], str]] = {
     "docs/reference/bounds.md": limits_tables,
     "docs/reference/metrics.md": metric_tables,
     "docs/reference/dashboards.md": dashboard_tables,
+    "docs/migrate-check.md": migration_tables,
     "docs/kafka-tools.md": lambda page: _between(page, "Kafka's tools", _overview_of_kafkas_tools()),
     **{f"docs/{page}": functools.partial(_page_of_kafkas_tools, page) for page in KAFKA_TOOL_PAGES},
 }

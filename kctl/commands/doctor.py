@@ -231,12 +231,12 @@ def _page(console: Console, seen: Snapshot, rows: Sequence[FindingRow], unseen: 
     )
     for row in rows:
         yield ""
-        yield from _block(row.severity, row.cause, width, console)
+        yield from block(row.severity, row.cause, width, console)
         for text in row.evidence:
-            yield from _block("", text, width, console)
-        yield from _block("  look", row.look, width, console)
+            yield from block("", text, width, console)
+        yield from block("  look", row.look, width, console)
         if row.repair:
-            yield from _block("  repair", row.repair, width, console)
+            yield from block("  repair", row.repair, width, console)
     if not rows:
         yield ""
         yield "nothing was found"
@@ -245,13 +245,13 @@ def _page(console: Console, seen: Snapshot, rows: Sequence[FindingRow], unseen: 
         yield "not seen:"
         for part in unseen:
             remedy = f"; {part.remedy}" if part.remedy else ""
-            yield from _block("", f"{part.what}: {part.reason}{remedy}", width, console)
+            yield from block("", f"{part.what}: {part.reason}{remedy}", width, console)
 
 
 _COLORS = {"critical": "\x1b[1;31m", "error": "\x1b[31m", "warning": "\x1b[33m"}
 
 
-def _block(label: str, text: str, width: int, console: Console) -> Iterator[str]:
+def block(label: str, text: str, width: int, console: Console) -> Iterator[str]:
     """Yield a label and a text, whose lines are indented."""
     lines = wrap(escape_cell(text), max(20, width - _INDENT)) or [""]
     head = label.ljust(_INDENT)

@@ -146,6 +146,12 @@ def _broker_jars(version: str) -> Path:
     return _fetched(folder, {"kafka_2.13": version}) if _is_kraft(version) else jars(version)
 
 
+def _scala_artifact(version: str) -> str:
+    """The name of the broker's artifact: for Scala 2.13 since 2.4."""
+    major, minor = map(int, version.split(".")[:2])
+    return "kafka_2.13" if (major, minor) >= (2, 4) else "kafka_2.12"
+
+
 def _fetched(folder: Path, artifacts: Mapping[str, str]) -> Path:
     if not folder.is_dir():
         _fetch(artifacts, folder)
@@ -192,7 +198,9 @@ def _artifacts(version: str) -> dict[str, str]:
     if _major(version) < 1:  # Only for their clients.
         return {"kafka-clients": version}
     if not _is_kraft(version):
-        return {"kafka_2.13": version, "kafka-tools": version}
+        # The ZooKeeper client of 2.0 to 2.3, 3.4.13 and 3.4.14, does not connect on Java 14 or newer (ZOOKEEPER-3779).
+        older = {"org.apache.zookeeper:zookeeper": "3.4.10"} if version.startswith(("2.0", "2.1", "2.2", "2.3")) else {}
+        return {_scala_artifact(version): version, "kafka-tools": version, **older}
     # The clients are what matters; the tools around them may be of the last version that was published beside them.
     return {"kafka-clients": version, "kafka-tools": TOOLS_FOR_NEWEST}
 
@@ -214,6 +222,11 @@ def streams_command(program: Path, args: Sequence[str | Path]) -> list[str]:
     """The command line that runs an application of Kafka Streams in a Java source file of these tests."""
     folder = _fetched(cache_folder() / f"kafka-streams-{NEWEST_BROKER}", {"kafka-streams": NEWEST_BROKER})
     return _java(folder, str(program), args, "ERROR")
+
+
+def broker_command(version: str, program: str) -> list[str]:
+    """The command line that runs the program in a Java source file with the classes of a broker of that version."""
+    return _java(_broker_jars(version), program, [], "ERROR")
 
 
 def _java(
@@ -328,7 +341,7 @@ def apache_kafka_process(
             settings.write_text(_kraft_properties(bootstrap, data_dir / "logs", properties or {}))
             _format(jars_of_it, settings)
         else:
-            connect = zookeeper or stack.enter_context(_zookeeper(version, data_dir / "zookeeper"))
+            connect = zookeeper or stack.enter_context(zookeeper_of(version, data_dir / "zookeeper"))
             settings.write_text(_server_properties(bootstrap, connect, data_dir / "logs", properties or {}))
         command = _java(jars_of_it, "kafka.Kafka", [settings], "INFO", jvm_flags, plugin)
         broker = stack.enter_context(Process(f"Apache Kafka {version}", command, log=data_dir / "kafka.log"))
@@ -346,6 +359,17 @@ def formatted_node(version: str, data_dir: Path, properties: Mapping[str, str]) 
     command = _java(jars_of_it, "kafka.Kafka", [settings], "INFO", java.JVM_FLAGS)
     with Process(f"Apache Kafka {version} in {data_dir.name}", command, log=data_dir / "kafka.log") as node:
         yield node
+
+
+def format_directories(version: str, settings: Path, cluster_id: str) -> None:
+    """Formats the log directories that the properties name, for a node of KRaft."""
+    _format(_broker_jars(version), settings, cluster_id)
+
+
+def launched_node(version: str, settings: Path) -> Process:
+    """A node of a KRaft cluster on directories that are formatted; `settings` are its properties, beside its log."""
+    command = _java(_broker_jars(version), "kafka.Kafka", [settings], "INFO", java.JVM_FLAGS)
+    return Process(f"Apache Kafka {version} of {settings.parent.name}", command, log=settings.with_suffix(".log"))
 
 
 def _server_properties(bootstrap: str, connect: str, log_dir: Path, more: Mapping[str, str]) -> str:
@@ -373,14 +397,14 @@ def _kraft_properties(bootstrap: str, log_dir: Path, more: Mapping[str, str]) ->
     return "".join(f"{name}={value}\n" for name, value in properties.items())
 
 
-def _format(folder: Path, settings: Path) -> None:
+def _format(folder: Path, settings: Path, cluster_id: str = CLUSTER_ID) -> None:
     """Kafka 4 requires formatted directories, which also determine its features."""
-    command = _java(folder, "kafka.tools.StorageTool", ["format", "-t", CLUSTER_ID, "-c", settings], "ERROR")
+    command = _java(folder, "kafka.tools.StorageTool", ["format", "-t", cluster_id, "-c", settings], "ERROR")
     subprocess.run(command, check=True, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
 
 
 @contextlib.contextmanager
-def _zookeeper(version: str, data_dir: Path) -> Iterator[str]:
+def zookeeper_of(version: str, data_dir: Path) -> Iterator[str]:
     data_dir.mkdir(parents=True, exist_ok=True)
     connect = f"127.0.0.1:{probe.free_port()}"
     host, port = probe.address(connect)

@@ -85,6 +85,9 @@ WORK: dict[str, dict[str, Member]] = {
     "Move": {
         "reassign": Member("kctl.commands.reassign", "Move partitions to other brokers."),
         "elect": Member("kctl.commands.elect", "Elect leaders of partitions."),
+        "migrate": Member(
+            "kctl.commands.migrate", "Convert a stopped cluster from ZooKeeper to KRaft directories, and back."
+        ),
     },
     "Offline files": {
         "dump-log": Member(

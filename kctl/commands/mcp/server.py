@@ -91,6 +91,8 @@ NOT_OFFERED = {
         *("reassign execute", "reassign status", "reassign verify", "reassign cancel", "cluster maintenance"),
         *("topics set-replication", "cluster add-broker", "cluster remove-broker"),
         *("plan", "apply"),
+        "migrate check",
+        *("migrate inventory", "migrate plan", "migrate convert", "migrate revert", "migrate verify", "migrate rescue"),
         *("profile add", "profile list", "profile remove", "profile rename", "profile show", "profile use"),
     ),
     "it runs until it is stopped": ("top", "metrics serve"),

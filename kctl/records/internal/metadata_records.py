@@ -26,7 +26,7 @@ from kctl.protocol.message import (
     uuid,
 )
 from kctl.records.header import Record
-from kctl.records.internal.topics import Framed, decode_framed
+from kctl.records.internal.topics import Framed, decode_framed, encode_framed
 
 # Records of __cluster_metadata, the log of KRaft controllers, and of its snapshots. KIP-500, KIP-631, KIP-866.
 #
@@ -355,6 +355,11 @@ CLUSTER_METADATA_TYPES: dict[int, type] = {
 def decode_cluster_metadata(value: bytes) -> Framed:
     """Decode the value of a record.  Raises MalformedRequest."""
     return decode_framed(CLUSTER_METADATA_TYPES, value)
+
+
+def encode_cluster_metadata(message: object, version: int) -> bytes:
+    """Encode the value of a record."""
+    return encode_framed(CLUSTER_METADATA_TYPES, message, version)
 
 
 # Control records of KRaft's metadata log and its snapshots. KIP-595, KIP-630, KIP-853.

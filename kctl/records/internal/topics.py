@@ -15,9 +15,10 @@ from uuid import UUID
 
 from kctl.errors import MalformedRequest
 from kctl.protocol.codec import decode, decode_body, encode_versioned, version_of
+from kctl.protocol.codec import encode_bytes as encode_message
 from kctl.protocol.definition import definition_of
 from kctl.protocol.message import array, bytes_, data, int8, int16, int32, int64, string, struct, uuid
-from kctl.protocol.varint import read_uvarint
+from kctl.protocol.varint import read_uvarint, uvarint
 
 OFFSET_COMMIT_VALUE_VERSION = 3
 OFFSET_COMMIT_VALUE_VERSION_WITH_EXPIRY = 1
@@ -224,6 +225,14 @@ class Framed(NamedTuple):
 
     message: Any
     version: int
+
+
+def encode_framed(types: Mapping[int, type], message: object, version: int) -> bytes:
+    """Encode a value; `types` are the classes by type number.  Raises KeyError for a message of another class."""
+    number = next((number for number, cls in types.items() if cls is type(message)), None)
+    if number is None:
+        raise KeyError(type(message).__name__)
+    return uvarint(FRAME_VERSION) + uvarint(number) + uvarint(version) + encode_message(message, version)
 
 
 def decode_framed(types: Mapping[int, type], value: bytes) -> Framed:

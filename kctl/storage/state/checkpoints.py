@@ -113,7 +113,7 @@ def partition_metadata_text(topic_id: UUID) -> bytes:
 
 def parse_partition_metadata(data: bytes, path: str) -> UUID:
     """Return the topic id in a `partition.metadata` file.  Raises CorruptLog."""
-    fields = dict(_pairs(data, path, separator=":"))
+    fields = dict(parse_property_pairs(data, path, separator=":"))
     if fields.get("version") != "0":
         raise CorruptLog(path, 0, f"version '{fields.get('version', '')}', expected 0")
     try:
@@ -142,7 +142,7 @@ def meta_properties_text(meta: MetaProperties) -> bytes:
 
 def parse_meta_properties(data: bytes, path: str) -> MetaProperties:
     """Parse `meta.properties`.  Raises CorruptLog, also for version 1, which KRaft writes."""
-    fields = dict(_pairs(data, path, separator="="))
+    fields = dict(parse_property_pairs(data, path, separator="="))
     if fields.get("version") != "0":
         raise CorruptLog(path, 0, f"version '{fields.get('version', '')}', expected 0, the version of ZooKeeper mode")
     broker_id = fields.get("broker.id")
@@ -152,7 +152,7 @@ def parse_meta_properties(data: bytes, path: str) -> MetaProperties:
         raise CorruptLog(path, 0, f"broker.id '{broker_id}' is not a number") from error
 
 
-def _pairs(data: bytes, path: str, *, separator: str) -> list[tuple[str, str]]:
+def parse_property_pairs(data: bytes, path: str, *, separator: str) -> list[tuple[str, str]]:
     try:
         lines = data.decode().splitlines()
     except UnicodeDecodeError as error:

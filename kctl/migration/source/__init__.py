@@ -1,0 +1,1 @@
+"""What a cluster has: its znodes, and the inventories of its nodes."""

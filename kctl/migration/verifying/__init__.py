@@ -1,0 +1,1 @@
+"""Fingerprints of a cluster before and after a migration, and their comparison."""
