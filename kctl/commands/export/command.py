@@ -213,6 +213,14 @@ def export(
             help="URL of the schema registry.  Default: schema.registry.url in --command-config.",
         ),
     ] = None,
+    keep_raw: Annotated[
+        bool,
+        typer.Option(
+            "--keep-raw",
+            help="Keep the bytes of decoded keys and values too, in the columns key_raw and value_raw, so that "
+            "'kctl tables import' can write them back.  Fixed by the first run.",
+        ),
+    ] = False,
     on_bad_record: Annotated[
         Literal["dead-letter", "fail"] | None,
         typer.Option(
@@ -422,6 +430,7 @@ def export(
             rows=rows,
             headers=HeaderForm.parse(headers) if headers else HEADER_LIST,
             upsert=upsert,
+            keeps_raw=keep_raw,
             catalog=catalog or None,
             namespace=namespace or "",
         ),
@@ -432,7 +441,8 @@ def export(
     )
     if adopt and request.table.mark != PARQUET_MARK:
         raise UsageError(
-            "--adopt is an option of --table parquet without --one-table, --partition-by, --select, --where, --headers"
+            "--adopt is an option of --table parquet without --one-table, --partition-by, --select, --where, --headers "
+            "and --keep-raw"
         )
     if follows and dry_run:
         raise UsageError("--follow and --dry-run exclude each other")

@@ -500,6 +500,7 @@ class Exporter:
                 registry=self._registry(),
                 sample_of=partial(sampled, sample),
                 is_shared=self._request.table.is_shared,
+                keeps_raw=self._request.table.keeps_raw,
             )
             for topic, held in columns.items():
                 if partition_by.field:

@@ -14,7 +14,7 @@ from kctl.tables.commits.commit_json import parts_of
 from kctl.tables.engines.engine import size_text
 from kctl.tables.engines.session import SparkSettings
 from kctl.tables.exec.outcome import REASONS_MAX, Misfit, MisfitCount, PartOutcome
-from kctl.tables.exec.schema.column_types import STRING, Format, leaves
+from kctl.tables.exec.schema.column_types import BINARY, STRING, Format, leaves, raw_name
 from kctl.tables.exports.export import ExportReport, FinishedBatch
 from kctl.tables.plans.plan import PartitionRange, Plan
 from kctl.tables.plans.request import ExportRequest
@@ -218,6 +218,7 @@ def columns_of(plans: Sequence[Plan]) -> list[ColumnRow]:
         for path, type_ in [
             *leaves(decoding.type, name),
             *([(f"{name}_rest", STRING)] if decoding.has_rest else []),
+            *([(raw_name(name), BINARY)] if decoding.keeps_raw else []),
         ]
     ]
 

@@ -69,6 +69,9 @@ class TableOptions:
     upsert: UpsertOptions | None = None
     """Whether the table has the current state by key; otherwise it has all records."""
 
+    keeps_raw: bool = False
+    """Whether decoded keys and values are there as they were in records, too."""
+
     @property
     def has_incarnation_column(self) -> bool:
         """Whether a column tells the incarnations of a topic apart, because they are in one table."""
@@ -84,6 +87,7 @@ class TableOptions:
         words += ["--time-zone", by.time_zone] if by.time_zone != "UTC" else []
         words += ["--select", ",".join(self.rows.select)] if self.rows.select else []
         words += [] if self.headers.is_list else ["--headers", self.headers.text]
+        words += ["--keep-raw"] if self.keeps_raw else []
         if self.upsert:
             words += ["--mode", UPSERT]
             words += ["--key-fields", ",".join(self.upsert.keys)] if self.upsert.keys else []
@@ -108,6 +112,7 @@ class TableOptions:
             rows=RowSelection(select, unquote(words.get("where", ""))),
             headers=HeaderForm.parse(words.get("headers", LIST)),
             upsert=_upsert_of(words) if words.get("mode") == UPSERT else None,
+            keeps_raw="keep-raw" in words,
             catalog=catalog,
             namespace=namespace,
         )

@@ -107,6 +107,8 @@ class Decoding:
     """Schemas of writers by their id in a registry; without header, one with the id NO_ID."""
     changes: ChangeFormat = ChangeFormat.NONE
     """How values describe changes; `type` is that of the rows."""
+    keeps_raw: bool = False
+    """Whether there is a column with the bytes of the record."""
 
     @property
     def has_rest(self) -> bool:
@@ -117,6 +119,11 @@ class Decoding:
     def has_changes(self) -> bool:
         """Whether what is decoded says what becomes of the row; otherwise it is the row."""
         return self.changes is not ChangeFormat.NONE
+
+    @property
+    def loses_bytes(self) -> bool:
+        """Whether the columns do not tell the bytes of the record: white space, order and schema ids are lost."""
+        return self.format not in {Format.BINARY, Format.STRING}
 
 
 NO_ID = -1
@@ -136,6 +143,11 @@ class Columns:
 
 
 UNDECODED = Columns()
+
+
+def raw_name(name: str) -> str:
+    """Return the name of the column with the bytes of keys or values."""
+    return f"{name}_raw"
 
 
 def alternative_name(name: str, type_: str) -> str:
@@ -214,6 +226,7 @@ def decoding_to_json(decoding: Decoding) -> dict[str, Any]:
         "is_strict": decoding.is_strict,
         "schemas": {str(schema_id): text for schema_id, text in decoding.schemas},
         **({} if decoding.changes is ChangeFormat.NONE else {"changes": decoding.changes.value}),
+        **({"keeps_raw": True} if decoding.keeps_raw else {}),
     }
 
 
@@ -239,6 +252,7 @@ def decoding_from_json(document: Any) -> Decoding:
         document["is_strict"],
         tuple((int(schema_id), text) for schema_id, text in document["schemas"].items()),
         ChangeFormat(document.get("changes", ChangeFormat.NONE)),
+        document.get("keeps_raw", False),
     )
 
 

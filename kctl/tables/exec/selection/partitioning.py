@@ -23,7 +23,19 @@ NAME_BYTES_MAX = 255
 """Of a directory in common file systems."""
 FIELD_TYPES = frozenset({"string", "boolean", "int32", "int64", "date"})
 TAKEN_NAMES = frozenset(
-    {"key", "key_rest", "value", "value_rest", "topic", "partition", "offset", "timestamp", "timestamptype"}
+    {
+        "key",
+        "key_rest",
+        "key_raw",
+        "value",
+        "value_rest",
+        "value_raw",
+        "topic",
+        "partition",
+        "offset",
+        "timestamp",
+        "timestamptype",
+    }
     | {"headers", "incarnation"}
 )
 """Columns of the files in lower case; readers disagree about a column that is in both, the path and the file."""
