@@ -313,8 +313,9 @@ def compact(
     """Merge the small files of an export into large ones.
 
     Files of less than three quarters of the target size are merged, within a topic or table and a partition.  Each
-    table is replaced by one commit, or a folder of Parquet files by commits of its log.  Records, columns and positions
-    do not change, and exports continue as before.
+    table is replaced by one commit, or a folder of Parquet files by commits of its log.  Records and positions do not
+    change, and exports continue as before.  Rows whose values are in value_rest or key_rest, because a later run added
+    their columns, get these columns; files of any size are written again for that.
 
     Readers of Iceberg and Delta tables are not disturbed; replaced files remain until snapshots are expired, or the
     table is vacuumed.  In a folder of Parquet files, replaced files are removed: readers that list the folder may see

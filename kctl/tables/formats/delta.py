@@ -354,13 +354,19 @@ class DeltaLakeTable:
         """
         assert self._table is not None
         self._check_rewritable(self._table)
+        is_append_only = self._table.metadata().configuration.get("delta.appendOnly") == "true"
+        if is_append_only and any(replacement.is_change for replacement in replacements):
+            raise TableFailed(
+                f"table {self.name} has the property delta.appendOnly, and rows of it would get columns that later "
+                "files have: set the property to false for the compaction"
+            )
         held = self._held()
         now_ms = time.time_ns() // 1_000_000
         actions: list[dict[str, Any]] = []
-        for removed, merged in replacements:
+        for removed, merged, is_change in replacements:
             sources = [held[path] for path in removed]
-            actions += [_remove(source, now_ms, is_change=False) for source in sources]
-            actions.append(self._add(merged, sources[0].partition, now_ms, is_change=False))
+            actions += [_remove(source, now_ms, is_change=is_change) for source in sources]
+            actions.append(self._add(merged, sources[0].partition, now_ms, is_change=is_change))
         self._write_version("OPTIMIZE", {COMPACTION: "true"}, actions, now_ms)
 
     def _commit_changes(self, commit: TableCommit, properties: Mapping[str, str]) -> None:

@@ -342,7 +342,7 @@ class IcebergTable:
                     ExportTransaction(table) as transaction,
                     transaction.update_snapshot({COMPACTION: "true"}).overwrite() as overwrite,
                 ):
-                    for removed, merged in replacements:
+                    for removed, merged, _ in replacements:
                         sources = [held[path] for path in removed]
                         for source in sources:
                             overwrite.delete_data_file(source)

@@ -95,6 +95,8 @@ class Replacement(NamedTuple):
 
     removed: Sequence[str]
     merged: WrittenFile
+    is_change: bool = False
+    """Whether rows have values in other columns than before."""
 
 
 class Table(Protocol):
