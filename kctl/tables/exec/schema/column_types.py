@@ -33,9 +33,11 @@ EXPORT_SCHEMA_TYPES_MAX = bound(
 BINARY = "binary"
 STRING = "string"
 _SCALARS = ("int32", "int64", "float", "double", STRING, BINARY, "boolean")
-"""Types whose values tell which of these they have."""
+"""In the order in which they are tried for a value that the column of its field does not have."""
+_SUFFIX = re.compile(rf"{'|'.join(_SCALARS)}|date|timestamp|decimal_\d{{1,2}}_\d{{1,2}}|struct|list|map")
 VARIANT = "variant"
 """A value of JSON of any kind; only a whole key or value has this type."""
+DECIMAL_PRECISION_MAX = 38
 NAMES = {BINARY, STRING, VARIANT, "boolean", "int32", "int64", "float", "double", "date", "timestamp"}
 _DECIMAL = re.compile(r"decimal\((\d{1,2}),(\d{1,2})\)")
 _NAME = re.compile(r"[^ ,;{}()=.\x00-\x1f\x7f-\x9f\ud800-\udfff]{1,255}")
@@ -150,35 +152,57 @@ def raw_name(name: str) -> str:
     return f"{name}_raw"
 
 
-def alternative_name(name: str, type_: str) -> str:
-    """Return the name of the column for values of a field that have this type, and not that of its column."""
-    return f"{name}__{type_}"
+def alternative_name(name: str, type_: Type) -> str:
+    """Return the name of the column for values of a field that have this type, and not that of its column.
+
+    It is price__double, price__decimal_9_2, price__list and so on.
+    """
+    match type_:
+        case Struct():
+            suffix = "struct"
+        case ListOf():
+            suffix = "list"
+        case MapOf():
+            suffix = "map"
+        case _:
+            number = decimal_of(type_)
+            suffix = f"decimal_{number[0]}_{number[1]}" if number else type_
+    return f"{name}__{suffix}"
 
 
-def alternatives(name: str, fields: Mapping[str, Type]) -> list[str]:
+def alternatives(name: str, fields: Mapping[str, Type]) -> list[Type]:
     """Return the types of the columns beside that of a field, which have its values of other types."""
-    return [type_ for type_ in _SCALARS if fields.get(alternative_name(name, type_)) == type_]
+    scalars: list[Type] = [type_ for type_ in _SCALARS if fields.get(alternative_name(name, type_)) == type_]
+    others = [
+        type_
+        for column, type_ in fields.items()
+        if type_ not in _SCALARS and column.startswith(f"{name}__") and column == alternative_name(name, type_)
+    ]
+    return [*scalars, *others]
 
 
 def is_alternative(name: str, fields: Mapping[str, object]) -> bool:
     """Return whether a field has the name of an alternative of another field."""
-    base, _, type_ = name.rpartition("__")
-    return base in fields and type_ in _SCALARS
+    base, _, suffix = name.rpartition("__")
+    return base in fields and _SUFFIX.fullmatch(suffix) is not None
 
 
-def _alternative(held: Type, new: Type, *, has_rest: bool) -> str | None:
-    """Return the type of which a field with a column of type `held` needs another column for values of type `new`.
+def _alternative(held: Type, new: Type, *, has_rest: bool) -> Type | None:
+    """Return the type of which a field with a column of type `held` needs another column for values of type `new`."""
+    return None if _holds(held, new, has_rest=has_rest) or new == Struct() else new
+
+
+def _holds(held: Type, new: Type, *, has_rest: bool) -> bool:
+    """Return whether a column of type `held`, whose structs get more fields, has all values of type `new`.
 
     Whole numbers of JSON that no double has are in the rest, if there is one.
     """
-    if (
-        not isinstance(new, str)
-        or new not in _SCALARS
-        or held == new
-        or (isinstance(held, str) and held not in _SCALARS)
-    ):
-        return None
-    return None if (held, new) in _HELD or (has_rest and (held, new) == ("double", "int64")) else new
+    match held, new:
+        case Struct(), Struct():
+            return True
+        case (ListOf(inner), ListOf(other)) | (MapOf(inner), MapOf(other)):
+            return _holds(inner, other, has_rest=has_rest)
+    return held == new or (held, new) in _HELD or (has_rest and (held, new) == ("double", "int64"))
 
 
 def is_column_name(name: str) -> bool:
@@ -260,18 +284,20 @@ def extended(held: Type, new: Type, name: str, *, is_strict: bool = True, widens
     """`held` with the fields that only `new` has.
 
     `widens`: no file has the type yet, so that numbers may get a wider type.  If the types of a field differ
-    otherwise, it keeps the first one, and the struct gets an alternative for the second.  If that is no scalar, or the
-    types are not those of fields, UsageError is raised with `is_strict`; else the first one remains.
+    otherwise, it keeps the first one, and the struct gets an alternative for the second.  If the types are not those of
+    fields, or of an alternative, UsageError is raised with `is_strict`; else the first one remains.
     """
     match held, new:
         case Struct(fields), Struct(more):
+            names = dict(fields)
             added = dict(more)
             merged = []
             for child, type_ in fields:
                 other = added.pop(child, type_)
-                is_widened = widens and frozenset({type_, other}) in _WIDER
-                if not is_widened and (alternative := _alternative(type_, other, has_rest=not is_strict)):
-                    added.setdefault(alternative_name(child, alternative), alternative)
+                is_final = (widens and _wider(type_, other)) or is_alternative(child, names)
+                if not is_final and (alternative := _alternative(type_, other, has_rest=not is_strict)):
+                    column = alternative_name(child, alternative)
+                    added[column] = _together(column, alternative, added, f"{name}.{child}", is_strict=is_strict)
                     other = type_
                 merged.append((child, extended(type_, other, f"{name}.{child}", is_strict=is_strict, widens=widens)))
             return Struct((*merged, *_without_case_twins(merged, added)))
@@ -279,16 +305,33 @@ def extended(held: Type, new: Type, name: str, *, is_strict: bool = True, widens
             return ListOf(extended(item, other, f"{name}[]", is_strict=is_strict, widens=widens))
         case MapOf(value), MapOf(other):
             return MapOf(extended(value, other, f"{name}[]", is_strict=is_strict, widens=widens))
-    if held == new:
-        return held
-    if widens and isinstance(held, str) and isinstance(new, str) and (wider := _WIDER.get(frozenset({held, new}))):
+    if widens and (wider := _wider(held, new)):
         return wider
+    if _holds(held, new, has_rest=not is_strict):
+        return held
     if is_strict:
         raise UsageError(
             f"column {name} is {kind_of(held)} and would become {kind_of(new)}: types of columns do not change; use "
             "a schema with the former type, or export to another folder"
         )
     return held
+
+
+def _together(name: str, type_: Type, added: Mapping[str, Type], path: str, *, is_strict: bool) -> Type:
+    """Return the type of an alternative that may be there already."""
+    return extended(added[name], type_, path, is_strict=is_strict) if name in added else type_
+
+
+def _wider(one: Type, other: Type) -> str | None:
+    """Return the number type that has all values of two others; None if there is none."""
+    if not isinstance(one, str) or not isinstance(other, str) or one == other:
+        return None
+    decimals = [number for number in map(decimal_of, (one, other)) if number]
+    if len(decimals) == 2:
+        scale = max(scale for _, scale in decimals)
+        precision = max(precision - scale for precision, scale in decimals) + scale
+        return f"decimal({precision},{scale})" if precision <= DECIMAL_PRECISION_MAX else None
+    return _WIDER.get(frozenset({one, other}))
 
 
 def _without_case_twins(held: list[tuple[str, Type]], added: dict[str, Type]) -> list[tuple[str, Type]]:
