@@ -334,8 +334,8 @@ def test_rows_with_one_field_and_keys_with_one_field_are_verified(tmp_path: Path
     topic.key = lambda _, offset: b'{"id": %d}' % (offset % 3)
     topic.value = lambda _, offset: b'{"n": %d}' % offset
     topic.append(0, 8)
-    fields = {name: FieldOptions(name=name, format=Format.JSON) for name in ("key", "value")}
-    upsert(topic, tmp_path, table, decoding=DecodingOptions(**fields))
+    key, value = (FieldOptions(name=name, format=Format.JSON) for name in ("key", "value"))
+    upsert(topic, tmp_path, table, decoding=DecodingOptions(key=key, value=value))
     verified = verified_state(topic, tmp_path)
     assert [(row.status, row.table_records) for row in verified.ranges] == [("equal", 3)]
 

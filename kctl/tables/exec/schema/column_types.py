@@ -322,16 +322,16 @@ def _together(name: str, type_: Type, added: Mapping[str, Type], path: str, *, i
     return extended(added[name], type_, path, is_strict=is_strict) if name in added else type_
 
 
-def _wider(one: Type, other: Type) -> str | None:
+def _wider(held: Type, new: Type) -> str | None:
     """Return the number type that has all values of two others; None if there is none."""
-    if not isinstance(one, str) or not isinstance(other, str) or one == other:
+    if not isinstance(held, str) or not isinstance(new, str) or held == new:
         return None
-    decimals = [number for number in map(decimal_of, (one, other)) if number]
+    decimals = [number for number in map(decimal_of, (held, new)) if number]
     if len(decimals) == 2:
         scale = max(scale for _, scale in decimals)
         precision = max(precision - scale for precision, scale in decimals) + scale
         return f"decimal({precision},{scale})" if precision <= DECIMAL_PRECISION_MAX else None
-    return _WIDER.get(frozenset({one, other}))
+    return _WIDER.get(frozenset({held, new}))
 
 
 def _without_case_twins(held: list[tuple[str, Type]], added: dict[str, Type]) -> list[tuple[str, Type]]:
