@@ -42,8 +42,8 @@ def environment() -> Path:
         with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
             whole = Path(scratch, "whole")
             for command in (
-                [python, "-m", "venv", whole],
-                [whole / "bin/python", "-m", "pip", "install", "-q", "--disable-pip-version-check", *requirements],
+                [python, "-m", "venv", str(whole)],
+                [str(whole / "bin/python"), "-m", "pip", "install", "-q", "--disable-pip-version-check", *requirements],
             ):
                 subprocess.run(
                     command,

@@ -174,7 +174,7 @@ def test_headers_are_imported_as_far_as_the_export_has_them(
 
 
 @LOCAL
-@pytest.mark.parametrize("kind", ["parquet", "delta", "iceberg"])
+@pytest.mark.parametrize("kind", ["parquet", "iceberg"])
 def test_decoded_records_are_imported_byte_for_byte(
     kctl_bootstrap: str, make_topic: MakeTopic, tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

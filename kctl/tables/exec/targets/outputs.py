@@ -88,19 +88,16 @@ def _texts(batch: pa.RecordBatch, term: Term) -> tuple[list[str | None], NDArray
         source = batch.column("timestamp")
     else:
         source = pc.struct_field(batch.column("value"), list(term.source))
-    if pa.types.is_timestamp(source.type):
+    if is_time := pa.types.is_timestamp(source.type):
         times = pc.fill_null(source.cast(pa.int64()), 0).to_numpy()
         hours = np.floor_divide(np.clip(times, CALENDAR_US.start, CALENDAR_US.stop - 1), HOUR_US)
         source = pa.array(hours, mask=pc.is_null(source).to_numpy(zero_copy_only=False))
-        as_time = lambda hour: str(np.datetime64(hour, "h"))  # noqa: E731
-    else:
-        as_time = None
     encoded = source.dictionary_encode(null_encoding="encode")
+    values = encoded.dictionary.to_pylist()
+    if is_time:
+        values = [None if hour is None else str(np.datetime64(hour, "h")) for hour in values]
     numbers: dict[str | None, int] = {}
-    of_code = [
-        numbers.setdefault(term.text_of(as_time(value) if as_time and value is not None else value), len(numbers))
-        for value in encoded.dictionary.to_pylist()
-    ]
+    of_code = [numbers.setdefault(term.text_of(value), len(numbers)) for value in values]
     return list(numbers), np.array(of_code, np.int64)[encoded.indices.to_numpy()]
 
 
