@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from kctl.client.registry.avro import AvroCodec
 from kctl.client.registry.schema import Schema
+from kctl.tables.compaction.backfill import filled
 from kctl.tables.exec.decoding.avro_values import AvroDecoder
 from kctl.tables.exec.decoding.batch_decoder import BatchDecoder
 from kctl.tables.exec.decoding.json_values import RECORD_BY_RECORD_MAX, JsonDecoder
@@ -35,6 +36,8 @@ from kctl.tables.exec.schema.column_types import (
     type_to_json,
 )
 from kctl.tables.exec.schema.json_fields import inferred
+from kctl.tables.exec.selection.columns import fields_of
+from kctl.tables.verification.decoded_values import content
 
 NAMES = st.sampled_from(["id", "ID", "name", "a.b", "", "tags", "größe", "i", "v", "key", "value"])
 NUMBERS = st.one_of(
@@ -305,3 +308,38 @@ def test_a_column_of_doubles_has_no_whole_number_that_would_be_rounded(copies: i
         [{"n": 9007199254740991.0}, {"n": None}, {"n": 1e22}],
         [None, '{"n": -9007199254740993}', None],
     ]
+
+
+@given(st.lists(TEXTS, max_size=4), st.lists(TEXTS, max_size=4))
+@example([b'{"id":1}', b'{"id":"a","v":[1,"x"]}'], [b'{"id":"b","v":[2],"key":{"i":-0}}'])
+@example([b'{"id":{"i":1}}', b'{"id":{"name":1.5}}'], [b'{"id":{"name":1}}'])
+def test_rows_that_get_later_columns_are_as_if_they_had_been_decoded_with_them(
+    first: list[bytes], later: list[bytes]
+) -> None:
+    held = inferred(first)
+    wide = extended(held, inferred([*first, *later]), "value", is_strict=False)
+    raw = pa.array([*first, *later], pa.binary())
+    batches = []
+    for type_ in (held, wide):
+        decoding = Decoding(Format.JSON, type_)
+        arrays = JsonDecoder(decoding, "value").decode(raw).arrays
+        batches.append(pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields_of("value", decoding))))
+    narrow, direct = batches
+    moved = filled(narrow, direct.schema)
+    assert contents(moved) == contents(direct) == contents(narrow)
+    columns = [column.to_pylist() for column in (moved.column(0), direct.column(0))]
+    assert [present(value) for value in columns[0]] == [present(value) for value in columns[1]]
+
+
+def contents(batch: pa.RecordBatch) -> list[bytes | None]:
+    """What each row has, in whichever columns."""
+    values = batch.column("value").to_pylist() if "value" in batch.schema.names else [None] * batch.num_rows
+    return [content(value, rest) for value, rest in zip(values, batch.column("value_rest").to_pylist(), strict=True)]
+
+
+def present(value: Any) -> Any:
+    """The value without members that are null or have only such."""
+    if not isinstance(value, dict):
+        return str(value) if isinstance(value, float) else value
+    members = {name: present(member) for name, member in value.items()}
+    return {name: member for name, member in members.items() if member is not None} or None

@@ -54,6 +54,7 @@ METRICS_LISTEN_DEFAULT = "127.0.0.1"
         "kctl export orders --to lake/ --table iceberg --value avro --schema-registry http://127.0.0.1:8081",
         "kctl export orders --to lake/ --value json --dead-letter-topic orders-bad",
         "kctl export orders --to lake/ --partition-by date --time-zone Europe/Berlin",
+        "kctl export orders --to lake/ --table iceberg --value json --partition-by 'day(timestamp),bucket(16,id)'",
         "kctl export shop.customers --to lake/ --table delta --mode upsert --value json --change-format debezium",
         "kctl export orders --to s3://lake/orders --follow --every 5m --metrics-port 9309",
     ),
@@ -143,8 +144,9 @@ def export(
         str,
         typer.Option(
             "--partition-by",
-            metavar="date|hour|FIELD",
-            help="Divide the files by day or hour of the timestamps, or by a field of the decoded values.",
+            metavar="date|hour|FIELD|TRANSFORM(FIELD),...",
+            help="Divide the files by day or hour of the timestamps, by fields of the decoded values, or by year, "
+            "month, day, hour(FIELD), bucket(N,FIELD) or truncate(N,FIELD) of fields or of `timestamp`.",
         ),
     ] = "none",
     time_zone: Annotated[
@@ -213,6 +215,14 @@ def export(
             help="URL of the schema registry.  Default: schema.registry.url in --command-config.",
         ),
     ] = None,
+    keep_raw: Annotated[
+        bool,
+        typer.Option(
+            "--keep-raw",
+            help="Keep the bytes of decoded keys and values too, in the columns key_raw and value_raw, so that "
+            "'kctl tables import' can write them back.  Fixed by the first run.",
+        ),
+    ] = False,
     on_bad_record: Annotated[
         Literal["dead-letter", "fail"] | None,
         typer.Option(
@@ -395,7 +405,7 @@ def export(
         value=_field("value", value, value_schema, changes),
         keeps_bad=on_bad_record != "fail",
     )
-    by = Partitioning(partition_by, time_zone)
+    by = Partitioning(partition_by.replace(" ", ""), time_zone)
     rows = RowSelection(tuple(name.strip() for name in select.split(",")) if select else (), where.strip())
     if on_bad_record and not decoding.are_typed and not by and not upsert:
         raise UsageError("--on-bad-record is an option of --partition-by and of --value and --key other than binary")
@@ -422,6 +432,7 @@ def export(
             rows=rows,
             headers=HeaderForm.parse(headers) if headers else HEADER_LIST,
             upsert=upsert,
+            keeps_raw=keep_raw,
             catalog=catalog or None,
             namespace=namespace or "",
         ),
@@ -432,7 +443,8 @@ def export(
     )
     if adopt and request.table.mark != PARQUET_MARK:
         raise UsageError(
-            "--adopt is an option of --table parquet without --one-table, --partition-by, --select, --where, --headers"
+            "--adopt is an option of --table parquet without --one-table, --partition-by, --select, --where, --headers "
+            "and --keep-raw"
         )
     if follows and dry_run:
         raise UsageError("--follow and --dry-run exclude each other")

@@ -28,8 +28,10 @@ from kctl.tables.compaction.bins import CompactedTable, NotCompactable
 from kctl.tables.exec.outcome import DataLoss
 from kctl.tables.exec.targets.files import Locked
 from kctl.tables.exec.targets.target import PackageMissing, open_files, parse_target, require_arrow
+from kctl.tables.exports.export import misfit_text
 from kctl.tables.exports.importing import Import, ImportRequest, NotImportable, import_export
 from kctl.tables.exports.status import PartitionStatus, ReplacedRange, State, export_status
+from kctl.tables.exports.summary import MisfitRow
 from kctl.tables.plans.plan import Compression, Isolation
 from kctl.tables.verification.request import VerifyRequest, verify_export
 from kctl.tables.verification.rows import VerifiedRange
@@ -90,6 +92,12 @@ class StatusRow(NamedTuple):
         "Number of offsets whose rows are of records that the topic lost; they are in `replaced_ranges`.",
     ]
     replaced_ranges: Annotated[list[ReplacedRange], JSON_ONLY]
+    misfits: Annotated[
+        int,
+        Column(is_rare=True, shown=nonzero),
+        "Values of all partitions in value_rest or key_rest, of the columns whose first such value is in this one.",
+    ]
+    misfit_columns: Annotated[list[MisfitRow], JSON_ONLY]
     error: ErrorName = None
     message: ErrorText = None
 
@@ -132,6 +140,9 @@ def status(
 
     REPLACED are exported rows of records that the topic lost later, of all former truncations; JSON has their offsets
     and incarnations.
+
+    MISFITS are values since the first export that are in value_rest or key_rest, because they have another type than
+    their column or none.  A note names each column, with the offset of the first.
     """
     run: Invocation = ctx.obj
     required = condition
@@ -146,6 +157,9 @@ def status(
     for target, state in exports.items():
         for loss in dict.fromkeys(state.losses.values()):
             run.console.warn(f"{target}: {loss}")
+        for topic_state in state.topics.values():
+            for misfit in topic_state.misfits:
+                run.console.note(f"{target}: {misfit_text(misfit)}")
     now_ms = round(time.time() * 1000)
 
     async def read(client: ClusterClient) -> list[StatusRow]:
@@ -186,6 +200,8 @@ def _item(target: str, export: ExportState, partition: PartitionStatus) -> Statu
         diverged_offset=partition.diverged_offset,
         replaced=sum(range_.end - range_.start for range_ in partition.replaced_ranges),
         replaced_ranges=list(partition.replaced_ranges),
+        misfits=sum(misfit.values for misfit in partition.misfits),
+        misfit_columns=[MisfitRow.of(misfit) for misfit in partition.misfits],
         **error,
     )
 
@@ -297,8 +313,9 @@ def compact(
     """Merge the small files of an export into large ones.
 
     Files of less than three quarters of the target size are merged, within a topic or table and a partition.  Each
-    table is replaced by one commit, or a folder of Parquet files by commits of its log.  Records, columns and positions
-    do not change, and exports continue as before.
+    table is replaced by one commit, or a folder of Parquet files by commits of its log.  Records and positions do not
+    change, and exports continue as before.  Rows whose values are in value_rest or key_rest, because a later run added
+    their columns, get these columns; files of any size are written again for that.
 
     Readers of Iceberg and Delta tables are not disturbed; replaced files remain until snapshots are expired, or the
     table is vacuumed.  In a folder of Parquet files, replaced files are removed: readers that list the folder may see

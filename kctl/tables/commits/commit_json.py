@@ -10,7 +10,7 @@ from uuid import UUID
 from kctl.client.consuming.positions import NO_EPOCH
 from kctl.client.consuming.positions import Position as History
 from kctl.model import TopicPartition
-from kctl.tables.exec.outcome import FileOutcome, MisfitCount, PartOutcome, WrittenFile
+from kctl.tables.exec.outcome import FileOutcome, Misfit, MisfitCount, PartOutcome, WrittenFile
 from kctl.tables.exec.reading.histories import UNKNOWN_HISTORY, history_of
 from kctl.tables.exec.schema.column_types import (
     VARIANT,
@@ -299,6 +299,7 @@ def _after_to_json(after: Positions) -> dict[str, Any]:
         "all_files": _path_set_to_json(after.files),
         "all_sizes": _path_set_to_json(after.sizes),
         "positions": topics_to_json(after.topics),
+        **({"all_misfits": all_misfits_to_json(after.misfits)} if after.misfits else {}),
     }
 
 
@@ -390,6 +391,20 @@ def misfits_to_json(outcomes: Iterable[FileOutcome]) -> list[dict[str, Any]]:
     return [misfit._asdict() for misfit in count.misfits]
 
 
+def all_misfits_to_json(misfits: Mapping[str, Iterable[Misfit]]) -> list[dict[str, Any]]:
+    """Return the misfits of all batches."""
+    return [misfit._asdict() for of_topic in misfits.values() for misfit in of_topic]
+
+
+def all_misfits_from_json(document: Iterable[Mapping[str, Any]]) -> dict[str, tuple[Misfit, ...]]:
+    """Return the inverse of `all_misfits_to_json`.  Raises TypeError for other documents."""
+    misfits: dict[str, tuple[Misfit, ...]] = {}
+    for stored in document:
+        misfit = Misfit(**stored)
+        misfits[misfit.topic] = (*misfits.get(misfit.topic, ()), misfit)
+    return misfits
+
+
 def _filtered_to_json(plan: Plan, outcomes: Mapping[str, FileOutcome]) -> dict[str, int]:
     filtered: Counter[str] = Counter()
     for range_, parts in parts_of(plan, outcomes):
@@ -441,4 +456,5 @@ def positions_from_json(document: Mapping[str, Any], batch: int) -> Positions:
         if letters == NO_PATHS
         else _path_set_from_json(document.get("all_dead_letter_sizes")),
         columns=columns,
+        misfits=all_misfits_from_json(document.get("all_misfits", ())),
     )

@@ -52,7 +52,7 @@ from kctl.tables.commits.state_files import (
     write_state_files,
 )
 from kctl.tables.exec.file_task import DEAD_LETTERS, LISTS, changes_path, dead_letters_path
-from kctl.tables.exec.outcome import FileOutcome, WrittenFile
+from kctl.tables.exec.outcome import FileOutcome, WrittenFile, all_misfits
 from kctl.tables.exec.selection.partitioning import PARTITION_COLUMNS_MAX, without_partitions
 from kctl.tables.exec.targets.files import Files
 from kctl.tables.plans.path_set import NO_PATHS, PathSet, sized
@@ -293,6 +293,7 @@ class CommitLog:
             sizes=sizes.plus(sized(written)),
             dead_letters=letters.plus(refused),
             dead_letter_sizes=letter_sizes.plus(sized(refused)),
+            misfits=all_misfits(positions.misfits, outcomes.values()),
         )
         if self._upsert:
             current = {topic: self.data_files([topic]) for topic in plan.topics}

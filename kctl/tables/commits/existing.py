@@ -16,10 +16,12 @@ from kctl.tables.commits.commit_log import CommitLog
 from kctl.tables.commits.inventory import Inventory
 from kctl.tables.commits.layout import LayoutMark
 from kctl.tables.exec.file_task import DEAD_LETTERS, dead_letters_path
+from kctl.tables.exec.outcome import Misfit
 from kctl.tables.exec.schema.column_types import Columns
 from kctl.tables.exec.selection.partitioning import without_partitions
 from kctl.tables.exec.targets.files import Files
 from kctl.tables.formats.kinds import TableKind, TableOptions, table_opener
+from kctl.tables.formats.publications import Publications
 from kctl.tables.formats.table import Table, TableFailed, TableState, lost_files
 from kctl.tables.plans.plan import Isolation, Plan, Positions, TopicPosition
 
@@ -39,6 +41,8 @@ class TopicState:
     batch: int
     committed_ms: int | None
     """When it was last committed to; None if a table no longer has that information."""
+    misfits: tuple[Misfit, ...] = ()
+    """The values of all batches that are not in their column."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +115,7 @@ class ExistingExport:
         positions, inventory = self._settled_inventory(log)
         committed_ms = log.committed_ms(positions.last_batch) if positions.last_batch >= 0 else None
         topics = {
-            topic: TopicState(position, positions.last_batch, committed_ms)
+            topic: TopicState(position, positions.last_batch, committed_ms, positions.misfits.get(topic, ()))
             for topic, position in positions.topics.items()
         }
         losses = self._losses(topics, inventory)
@@ -256,13 +260,20 @@ class ExistingExport:
             state = table.state()
             if state is not None and state.batch >= 0:
                 committed_ms = table.committed_ms()
+                misfits = self._misfits_of_table(directory, state.batch)
                 states |= {
-                    topic: TopicState(position, state.batch, committed_ms) for topic, position in state.topics.items()
+                    topic: TopicState(position, state.batch, committed_ms, misfits.get(topic, ()))
+                    for topic, position in state.topics.items()
                 }
                 opener = table_opener(self.options, self._files, list(state.topics))
                 if loss := lost_files(self._files, directory, table, opener).loss_text():
                     losses |= dict.fromkeys(state.topics, loss)
         return ExportState(kind=self.options.kind, topics=states, pending=None, losses=losses)
+
+    def _misfits_of_table(self, directory: str, batch: int) -> Mapping[str, tuple[Misfit, ...]]:
+        """Return those of the last committed batch; none if it was committed without a record of it."""
+        records = Publications(self._files, directory, self.options.partition_by).newest_first()
+        return next((record.commit.misfits for record in records if record.commit.batch <= batch), {})
 
     def tables(self) -> Iterator[tuple[str, Table]]:
         """Yield the tables with their directories; they may not exist."""

@@ -31,6 +31,8 @@ class SourceFile(NamedTuple):
     path: str
     size: int
     group: Hashable
+    lacks_columns: bool = False
+    """Whether its rows have values in the rest, and later files more columns: then it is written again by itself."""
 
 
 class CompactedTable(NamedTuple):
@@ -45,11 +47,15 @@ class CompactedTable(NamedTuple):
 
 
 def bins_of(sources: Iterable[SourceFile], target_bytes: int) -> list[list[SourceFile]]:
-    """Return small files of one group, in the given order, up to the target size together; at least two each."""
+    """Return small files of one group, in the given order, up to the target size together; at least two each, unless
+    they lack columns.
+    """
     open_bins: dict[Hashable, list[SourceFile]] = {}
     found: list[list[SourceFile]] = []
     for source in sources:
         if source.size >= target_bytes * SMALL_SHARE:
+            if source.lacks_columns:
+                found.append([source])
             continue
         held = open_bins.setdefault(source.group, [])
         is_full = sum(source_file.size for source_file in held) + source.size > target_bytes
@@ -57,7 +63,9 @@ def bins_of(sources: Iterable[SourceFile], target_bytes: int) -> list[list[Sourc
             found.append(held)
             held = open_bins[source.group] = []
         held.append(source)
-    return [held for held in (*found, *open_bins.values()) if len(held) > 1]
+    return [
+        held for held in (*found, *open_bins.values()) if len(held) > 1 or any(source.lacks_columns for source in held)
+    ]
 
 
 def summary(

@@ -22,6 +22,7 @@ from kctl.tables.commits.commit_json import Compaction
 from kctl.tables.commits.commit_log import CommitLog, LostRace
 from kctl.tables.commits.inventory import UnknownFiles
 from kctl.tables.commits.layout import DATA_SUFFIX, incarnation_of, topic_part
+from kctl.tables.compaction.backfill import FileColumns
 from kctl.tables.compaction.bins import CompactedTable, NotCompactable, SourceFile, bins_of, summary
 from kctl.tables.compaction.merging import merge, sources_of
 from kctl.tables.exec.outcome import DataLoss, WrittenFile
@@ -48,13 +49,14 @@ def compact_folder(
         found = []
         for directory in sorted({path.partition("/")[0] for path in committed}):
             paths = [path for path in committed if path.startswith(f"{directory}/")]
-            bins = bins_of(sources_of(files, paths, target_bytes, _group), target_bytes)
+            sources = sources_of(files, paths, _group)
+            bins = bins_of(sources.files, target_bytes)
             sizes: list[int] | None = None
             if not is_dry_run:
                 sizes = []
                 for first in range(0, len(bins), BINS_PER_BATCH_MAX):
                     some = bins[first : first + BINS_PER_BATCH_MAX]
-                    positions, written = _compact(files, log, positions, some, compression, clock)
+                    positions, written = _compact(files, log, positions, some, sources.columns, compression, clock)
                     sizes += [file.size for file in written]
             found.append(summary(directory, len(paths), bins, sizes))
         return found
@@ -77,6 +79,7 @@ def _compact(
     log: CommitLog,
     positions: Positions,
     bins: Sequence[Sequence[SourceFile]],
+    columns: FileColumns,
     compression: str,
     clock: Clock,
 ) -> tuple[Positions, list[WrittenFile]]:
@@ -86,7 +89,8 @@ def _compact(
     try:
         for number, held in enumerate(bins):
             path = _merged_path(held[0].path, batch, number)
-            merged[path] = merge(files, [source.path for source in held], partial(files.scratch, path), compression)
+            paths = [source.path for source in held]
+            merged[path] = merge(files, paths, columns, partial(files.scratch, path), compression)
         removed = tuple(source.path for held in bins for source in held)
         plan = Compaction(batch, clock.now_ms(), uuid4().hex, tuple(merged), removed)
         log.write_compaction_plan(plan)

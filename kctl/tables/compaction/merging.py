@@ -6,12 +6,13 @@ import contextlib
 import json
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kctl.tables.commits.adoption import RANGE
+from kctl.tables.compaction.backfill import FileColumns, filled, has_rests
 from kctl.tables.compaction.bins import SourceFile
 from kctl.tables.exec.outcome import DataLoss
 from kctl.tables.exec.targets.damage import damage_as_arrow_error
@@ -20,38 +21,52 @@ from kctl.tables.exec.targets.writer import ParquetFile, footer
 from kctl.tables.exec.task import COLUMNS_KEY, LOST_KEY, PARTS_KEY, RANGE_KEY
 
 BATCH_ROWS = 1 << 16
+NO_COLUMNS = FileColumns(pa.schema([]), "")
 
 
-def sources_of(
-    files: Files, paths: Iterable[str], target_bytes: int, group_of: Callable[[str], Hashable]
-) -> list[SourceFile]:
-    """Return the files with their sizes and groups: of `group_of` and by columns.  Footers of small files only are
-    read.
+class Sources(NamedTuple):
+    """The files of a table, or of one topic of a folder."""
+
+    files: list[SourceFile]
+    columns: FileColumns
+    """Those of the file with most of them."""
+
+
+def sources_of(files: Files, paths: Iterable[str], group_of: Callable[[str], Hashable]) -> Sources:
+    """Return the files with their sizes and groups: of `group_of` and by the columns that they have or get.
 
     Raises DataLoss for a file that does not exist or is damaged.
     """
-    found = []
+    found: list[tuple[str, int, FileColumns, bool]] = []
     for path in paths:
         size = files.size(path)
         if size is None:
             raise DataLoss(f"{files.location}/{path}, a file of the export, does not exist: restore it from a backup")
-        group: Hashable = None
-        if size < target_bytes:
-            with _opened(files, path) as file:
-                schema = pq.read_schema(file)
-            columns = (schema.metadata or {}).get(COLUMNS_KEY.encode())
-            group = (group_of(path), columns, str(schema.remove_metadata()))
-        found.append(SourceFile(path, size, group))
-    return found
+        with _opened(files, path) as file:
+            metadata = pq.read_metadata(file)
+            found.append((path, size, FileColumns.of(metadata), has_rests(metadata)))
+    widest = max((columns for _, _, columns, _ in found), key=lambda columns: columns.width, default=NO_COLUMNS)
+    sources = []
+    for path, size, columns, has_rest in found:
+        is_narrower = widest.extends(columns)
+        kept = widest if is_narrower else columns
+        group = (group_of(path), kept.decoded, str(kept.schema))
+        sources.append(SourceFile(path, size, group, lacks_columns=is_narrower and has_rest))
+    return Sources(sources, widest)
 
 
-def merge(files: Files, paths: Sequence[str], open_path: Callable[[], Path], compression: str) -> tuple[Path, int]:
+def merge(
+    files: Files, paths: Sequence[str], widest: FileColumns, open_path: Callable[[], Path], compression: str
+) -> tuple[Path, int]:
     """Write the rows of the files, in their order, to a scratch file; return it and the number of rows.
 
-    Raises DataLoss for a damaged file.
+    Rows get the columns that their file lacks, see kctl.tables.compaction.backfill.  Raises DataLoss for a damaged
+    file.
     """
     with _opened(files, paths[0]) as file:
-        schema = pq.read_schema(file).remove_metadata()
+        columns = FileColumns.of(pq.read_metadata(file))
+    columns = widest if widest.extends(columns) else columns
+    schema = columns.schema
     merged = ParquetFile(open_path, schema=schema, compression=compression, metadata={})
     try:
         metadata = _Metadata()
@@ -60,8 +75,10 @@ def merge(files: Files, paths: Sequence[str], open_path: Callable[[], Path], com
                 metadata.add(footer(file).metadata)
                 source = pq.ParquetFile(file, pre_buffer=False)
                 for batch in source.iter_batches(BATCH_ROWS, use_threads=False):
-                    merged.add(pa.RecordBatch.from_arrays(batch.columns, schema=schema))
-        return merged.finish(metadata.entries()), merged.records
+                    is_narrower = batch.schema.names != schema.names or batch.schema.types != schema.types
+                    whole = filled(batch, schema) if is_narrower else batch
+                    merged.add(pa.RecordBatch.from_arrays(whole.columns, schema=schema))
+        return merged.finish(metadata.entries(columns.decoded)), merged.records
     except BaseException:
         merged.abandon()
         if merged.path:
@@ -84,12 +101,10 @@ class _Metadata:
     def __init__(self) -> None:
         self._parts: dict[tuple[str, int, int, int, str], list[int]] = {}
         """[records, lost, bad, filtered] by topic, partition, start, end and topic id."""
-        self._columns = ""
         self._is_complete = True
 
     def add(self, entries: dict[str, str]) -> None:
         """Add those of a file."""
-        self._columns = entries.get(COLUMNS_KEY, "")
         matches = [RANGE.fullmatch(text) for text in entries.get(RANGE_KEY, "").split("; ")]
         parts = json.loads(entries.get(PARTS_KEY, "[]"))
         self._is_complete = self._is_complete and None not in matches and len(parts) == len(matches)
@@ -99,9 +114,9 @@ class _Metadata:
                 held = self._parts.setdefault(key, [0, 0, 0, 0])
                 self._parts[key] = [sum(pair) for pair in zip(held, [*part, 0, 0][:4], strict=True)]
 
-    def entries(self) -> dict[str, str]:
-        """With neighbouring ranges united."""
-        found = {COLUMNS_KEY: self._columns} if self._columns else {}
+    def entries(self, decoded: str) -> dict[str, str]:
+        """With neighbouring ranges united; `decoded` is how keys and values were decoded."""
+        found = {COLUMNS_KEY: decoded} if decoded else {}
         if not self._is_complete:
             return found
         united: list[tuple[tuple[str, int, int, int, str], list[int]]] = []

@@ -41,17 +41,20 @@ def compact_table(
         )
     prefix = f"{directory}/" if directory else ""
     partitions = {f"{prefix}{path}": partition for path, partition in table.partitions().items()}
-    bins = bins_of(sources_of(files, sorted(partitions), target_bytes, partitions.__getitem__), target_bytes)
+    sources = sources_of(files, sorted(partitions), partitions.__getitem__)
+    bins = bins_of(sources.files, target_bytes)
     if is_dry_run or not bins:
         return summary(table.name, len(partitions), bins, None if is_dry_run else [])
     replacements: list[Replacement] = []
     try:
         for held in bins:
             path = f"{prefix}{MERGED}/{uuid4().hex}{DATA_SUFFIX}"
-            scratch, records = merge(files, [source.path for source in held], partial(files.scratch, path), compression)
+            paths = [source.path for source in held]
+            scratch, records = merge(files, paths, sources.columns, partial(files.scratch, path), compression)
             merged = WrittenFile(path.removeprefix(prefix), scratch.stat().st_size, records)
             files.publish(scratch, path)
-            replacements.append(Replacement([source.path.removeprefix(prefix) for source in held], merged))
+            is_change = any(source.lacks_columns for source in held)
+            replacements.append(Replacement([path.removeprefix(prefix) for path in paths], merged, is_change))
         _commit(table, replacements)
     except TableFailed:
         raise  # the commit may have arrived

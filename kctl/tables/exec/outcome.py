@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
@@ -76,16 +76,21 @@ MISFITS_MAX = 100
 OTHER_COLUMNS = "other columns"
 
 
+TOPIC_MISFITS_MAX = 20
+"""Columns of a topic that commits name for all batches; the others are one."""
+
+
 class MisfitCount:
     """Counts misfits by column."""
 
-    def __init__(self) -> None:
+    def __init__(self, columns_max: int = MISFITS_MAX) -> None:
+        self._columns_max = columns_max
         self._by_column: dict[tuple[str, str, str], Misfit] = {}
 
     def add(self, misfit: Misfit) -> None:
         """Add values; the first record of a column is the one that was added first."""
         column = misfit[:3]
-        if column not in self._by_column and len(self._by_column) >= MISFITS_MAX:
+        if column not in self._by_column and len(self._by_column) >= self._columns_max:
             misfit = misfit._replace(column=OTHER_COLUMNS, type="")
             column = misfit[:3]
         before = self._by_column.get(column)
@@ -95,6 +100,20 @@ class MisfitCount:
     def misfits(self) -> tuple[Misfit, ...]:
         """The counts, in the order in which their columns were added."""
         return tuple(self._by_column.values())
+
+
+def all_misfits(
+    before: Mapping[str, tuple[Misfit, ...]], outcomes: Iterable[FileOutcome]
+) -> dict[str, tuple[Misfit, ...]]:
+    """Return the misfits of all batches by topic, which are those before and those of a batch."""
+    after = dict(before)
+    for outcome in outcomes:
+        for misfit in outcome.misfits:
+            count = MisfitCount(TOPIC_MISFITS_MAX)
+            for counted in (*after.get(misfit.topic, ()), misfit):
+                count.add(counted)
+            after[misfit.topic] = count.misfits
+    return after
 
 
 UNREADABLE_RANGES_MAX = 1_000

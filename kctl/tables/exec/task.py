@@ -45,8 +45,10 @@ from kctl.tables.exec.outcome import (
 from kctl.tables.exec.progress import Report, TaskProgress
 from kctl.tables.exec.reading.chunk import Chunk, Memories, chunks
 from kctl.tables.exec.reading.fetch import Fetched, OffsetRange, RangeReader, TopicLeaders
+from kctl.tables.exec.schema.arrow_types import TIMESTAMP
 from kctl.tables.exec.schema.column_types import Columns, columns_to_json
 from kctl.tables.exec.selection.columns import (
+    CALENDAR_US,
     changes_schema,
     formed,
     schema,
@@ -54,9 +56,10 @@ from kctl.tables.exec.selection.columns import (
     with_reason,
     within_calendar,
 )
+from kctl.tables.exec.selection.partitioning import Partitioning, Values
 from kctl.tables.exec.selection.upserts import CHANGE
 from kctl.tables.exec.targets.files import Files
-from kctl.tables.exec.targets.outputs import DeadLetters, Outputs
+from kctl.tables.exec.targets.outputs import DeadLetters, Outputs, by_partition
 from kctl.tables.exec.targets.target import open_files
 from kctl.tables.exec.targets.writer import footer
 
@@ -444,11 +447,23 @@ def first_bad(tp: TopicPartition, misfits: pa.RecordBatch) -> str:
 
 def check_records(tp: TopicPartition, records: Sequence[Record], columns: Columns) -> None:
     """Raise BadRecords if a record cannot be decoded."""
-    names = ("key", "value", "offset")
-    types = (pa.binary(), pa.binary(), pa.int64())
-    arrays = [
-        pa.array([getattr(record, name) for record in records], type_) for name, type_ in zip(names, types, strict=True)
-    ]
-    misfits = BatchDecoder(columns).decode(pa.RecordBatch.from_arrays(arrays, names)).misfits
+    misfits = BatchDecoder(columns).decode(_batch_of(records)).misfits
     if misfits is not None:
         raise BadRecords(first_bad(tp, misfits))
+
+
+def partitions_of(records: Sequence[Record], columns: Columns, by: Partitioning) -> set[Values]:
+    """Return the partitions of the records that can be decoded."""
+    fitting = BatchDecoder(columns).decode(_batch_of(records)).fitting
+    return {values for values, _ in by_partition(fitting, by)} if fitting.num_rows else set()
+
+
+def _batch_of(records: Sequence[Record]) -> pa.RecordBatch:
+    times = [min(max(record.timestamp * 1000, CALENDAR_US.start), CALENDAR_US.stop - 1) for record in records]
+    columns = {
+        "key": pa.array([record.key for record in records], pa.binary()),
+        "value": pa.array([record.value for record in records], pa.binary()),
+        "offset": pa.array([record.offset for record in records], pa.int64()),
+        "timestamp": pa.array(times, TIMESTAMP),
+    }
+    return pa.RecordBatch.from_pydict(columns)

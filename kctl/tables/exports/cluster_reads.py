@@ -11,13 +11,16 @@ from kctl.client.consuming.list_offsets import EARLIEST, list_offsets
 from kctl.client.settings import ClientSettings
 from kctl.errors import ApiError
 from kctl.model import TopicPartition
+from kctl.output.quantities import counted
 from kctl.tables.exec.schema.column_types import Columns
+from kctl.tables.exec.selection.partitioning import Partitioning
 from kctl.tables.plans.cluster_view import ISOLATION_LEVELS, take_samples, view_cluster
 from kctl.tables.plans.density import Sample
 from kctl.tables.plans.plan import ClusterView, Plan, Positions
 from kctl.tables.plans.request import ExportRequest
 from kctl.tables.plans.value_sample import RecordSample, take_records
 
+MANY_PARTITIONS = 200
 Samples = Mapping[TopicPartition, tuple[Sample, ...]]
 
 
@@ -84,6 +87,24 @@ def check_sample(sample: RecordSample, columns: Mapping[str, Columns]) -> None:
         from kctl.tables.exec.task import check_records  # noqa: PLC0415 - imports pyarrow, which binary exports do without
 
         check_records(tp, records, columns[tp.topic])
+
+
+def partition_warning(sample: RecordSample, topic: str, columns: Columns, by: Partitioning) -> str:
+    """Return a warning about so many partitions in a sample that each run will write as many small files; or nothing.
+
+    The sample has decoded records, which exports that decode nothing do not take.
+    """
+    from kctl.tables.exec.task import partitions_of  # noqa: PLC0415 - imports pyarrow, which binary exports do without
+
+    records = [record for tp, of_tp in sample.items() if tp.topic == topic for record in of_tp]
+    count = len(partitions_of(records, columns, by)) if records and by.terms else 0
+    if count < MANY_PARTITIONS:
+        return ""
+    return (
+        f"topic {topic}: --partition-by {by.by} has {count:,} partitions in a sample of "
+        f"{counted(len(records), 'record')}, and each run writes a file for each partition of its records: "
+        "bucket(N,FIELD), truncate(N,FIELD) or a longer time has fewer"
+    )
 
 
 def sampled(sample: RecordSample, topic: str, name: str) -> list[bytes]:

@@ -39,6 +39,7 @@ from kctl.tables.exports.cluster_reads import (
     check_sample,
     log_starts,
     look_at_cluster,
+    partition_warning,
     sample_logs,
     sampled,
     take_record_sample,
@@ -500,10 +501,12 @@ class Exporter:
                 registry=self._registry(),
                 sample_of=partial(sampled, sample),
                 is_shared=self._request.table.is_shared,
+                keeps_raw=self._request.table.keeps_raw,
             )
             for topic, held in columns.items():
-                if partition_by.field:
-                    partition_by.field_type(topic, held)
+                partition_by.check(topic, held)
+                if topic not in positions.topics and (note := partition_warning(sample, topic, held, partition_by)):
+                    self._report.warnings.append(note)
                 self._request.table.rows.check(
                     held, partition_by, include_headers=self._request.options.include_headers
                 )

@@ -287,8 +287,10 @@ async def import_export(
         raise NotImportable(f"{missing[0]}, a file of the export, does not exist: restore it first")
     if exported.unknown:
         raise NotImportable(f"no commit names {exported.unknown[0]}: remove it, or adopt it with 'kctl export --adopt'")
-    if lacking := [name for name in _NEEDED if name not in data.columns]:
-        raise NotImportable(f"the files do not have the column {lacking[0]} as it is in a record")
+    if lacking := [name for name in _NEEDED if name not in data.columns and name not in data.raws]:
+        raise NotImportable(
+            f"the files do not have the column {lacking[0]} as it is in a record: export with --keep-raw for that"
+        )
     live = await _live_topic(client, request.topic, exported.position)
     imported = Import(exported.topic, import_group(request.topic, exported.position))
     starts = await _starts(client, request, imported.group, exported.position, live, may_be_unstable=True)
@@ -298,6 +300,11 @@ async def import_export(
     await _check_rows(data, exported, starts, extents)
     if any(incarnations.values()):
         imported.warnings.append("rows of earlier topics of this name, or from before a truncation, are left out")
+    if exported.dead_letters:
+        letters_data = DataFiles(files, exported.dead_letters, exported.topic, is_table=data.is_table)
+        count = sum(group.rows for group in letters_data.groups)
+        place = f"in {files.location}/{DEAD_LETTERS}"
+        imported.warnings.append(counted(count, f"record {place} is not imported", f"records {place} are not imported"))
     if not data.header_form.is_list:
         imported.warnings.append(f"headers are imported as far as the export has them ({data.header_form.text})")
     if request.is_dry_run:

@@ -14,6 +14,7 @@ from kctl.errors import ApiError, ErrorCode
 from kctl.lag.unread_records import Search, find_unread
 from kctl.model import TopicPartition
 from kctl.tables.commits.existing import ExportState, TopicState
+from kctl.tables.exec.outcome import Misfit
 from kctl.tables.plans.live_topic import LiveLog, LiveTopic, divergences_of, live_topics
 from kctl.tables.plans.plan import Position
 
@@ -70,6 +71,8 @@ class PartitionStatus(NamedTuple):
     diverged_offset: int | None = None
     """The first offset at which the log has, or may have, other records than those that were exported."""
     replaced_ranges: tuple[ReplacedRange, ...] = ()
+    misfits: tuple[Misfit, ...] = ()
+    """Of the columns whose first misfit is in this partition; their values are those of the topic."""
 
 
 async def export_status(client: ClusterClient, state: ExportState, now_ms: int) -> list[PartitionStatus]:
@@ -128,13 +131,14 @@ def _judged(row: PartitionStatus, log: LiveLog) -> PartitionStatus:
 
 
 def _with_history(row: PartitionStatus, topic: TopicState, divergences: Outcomes[Divergence]) -> PartitionStatus:
-    """Add where the log differs from the exported one, and the rows that are of lost records."""
+    """Add where the log differs from the exported one, rows of lost records, and values without their column."""
     ranges = tuple(
         ReplacedRange(range_.incarnation, range_.start, range_.end, range_.leader_epoch)
         for range_ in topic.position.replaced
         if range_.partition == row.partition
     )
-    row = row._replace(replaced_ranges=ranges)
+    misfits = tuple(misfit for misfit in topic.misfits if misfit.partition == row.partition)
+    row = row._replace(replaced_ranges=ranges, misfits=misfits)
     found = divergences.get(TopicPartition(row.topic, row.partition))
     if found is None:
         return row

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Annotated, NamedTuple
+from typing import Annotated, NamedTuple, Self
 
 from kctl.errors import KctlError
 from kctl.model import TopicPartition
@@ -14,7 +14,7 @@ from kctl.tables.commits.commit_json import parts_of
 from kctl.tables.engines.engine import size_text
 from kctl.tables.engines.session import SparkSettings
 from kctl.tables.exec.outcome import REASONS_MAX, Misfit, MisfitCount, PartOutcome
-from kctl.tables.exec.schema.column_types import STRING, Format, leaves
+from kctl.tables.exec.schema.column_types import BINARY, STRING, Format, leaves, raw_name
 from kctl.tables.exports.export import ExportReport, FinishedBatch
 from kctl.tables.plans.plan import PartitionRange, Plan
 from kctl.tables.plans.request import ExportRequest
@@ -66,6 +66,11 @@ class MisfitRow(NamedTuple):
     values: int
     partition: Annotated[int, "Of an example, as is `offset`."]
     offset: int
+
+    @classmethod
+    def of(cls, misfit: Misfit) -> Self:
+        """Return the row of a misfit."""
+        return cls(*misfit)._replace(type=misfit.type or None)
 
 
 class ChangedKeysRow(NamedTuple):
@@ -183,9 +188,7 @@ def document(
         filtered=sum(row.filtered or 0 for row in rows),
         unreadable=sum(row.unreadable or 0 for row in rows),
         bad_reasons=bad_reasons(report) if report else {},
-        misfits=[MisfitRow(*misfit)._replace(type=misfit.type or None) for misfit in misfits_of(report)]
-        if report
-        else [],
+        misfits=[MisfitRow.of(misfit) for misfit in misfits_of(report)] if report else [],
         files=file_count(report) if report else plan.file_count if plan else 0,
         records_per_second=round(records / seconds["run"]) if seconds.get("run") else None,
         seconds=seconds,
@@ -215,6 +218,7 @@ def columns_of(plans: Sequence[Plan]) -> list[ColumnRow]:
         for path, type_ in [
             *leaves(decoding.type, name),
             *([(f"{name}_rest", STRING)] if decoding.has_rest else []),
+            *([(raw_name(name), BINARY)] if decoding.keeps_raw else []),
         ]
     ]
 

@@ -32,6 +32,7 @@ from kctl.tables.exec.reading.histories import UNKNOWN_HISTORY, history_of
 from kctl.tables.exec.schema.arrow_types import has_columns, held_columns
 from kctl.tables.exec.selection.partitioning import Partitioning
 from kctl.tables.exec.targets.files import Files
+from kctl.tables.formats.partition_columns import with_partition_columns
 from kctl.tables.formats.table import (
     DEAD_LETTER_BYTES,
     DEAD_LETTERS,
@@ -354,13 +355,19 @@ class DeltaLakeTable:
         """
         assert self._table is not None
         self._check_rewritable(self._table)
+        is_append_only = self._table.metadata().configuration.get("delta.appendOnly") == "true"
+        if is_append_only and any(replacement.is_change for replacement in replacements):
+            raise TableFailed(
+                f"table {self.name} has the property delta.appendOnly, and rows of it would get columns that later "
+                "files have: set the property to false for the compaction"
+            )
         held = self._held()
         now_ms = time.time_ns() // 1_000_000
         actions: list[dict[str, Any]] = []
-        for removed, merged in replacements:
+        for removed, merged, is_change in replacements:
             sources = [held[path] for path in removed]
-            actions += [_remove(source, now_ms, is_change=False) for source in sources]
-            actions.append(self._add(merged, sources[0].partition, now_ms, is_change=False))
+            actions += [_remove(source, now_ms, is_change=is_change) for source in sources]
+            actions.append(self._add(merged, sources[0].partition, now_ms, is_change=is_change))
         self._write_version("OPTIMIZE", {COMPACTION: "true"}, actions, now_ms)
 
     def _commit_changes(self, commit: TableCommit, properties: Mapping[str, str]) -> None:
@@ -448,7 +455,7 @@ class DeltaLakeTable:
     def commit(self, commit: TableCommit) -> None:
         """See Table."""
         with self._failures():
-            schema = Schema.from_arrow(_with_partition_columns(commit))
+            schema = Schema.from_arrow(with_partition_columns(commit.schema, commit.partition_by))
             partition_columns = list(commit.partition_by.columns)
             metadata = {**commit.properties, BATCH: str(commit.batch), **commit.letter_properties}
             properties = CommitProperties(
@@ -463,7 +470,7 @@ class DeltaLakeTable:
             if self._table is None:
                 self._create(schema, actions, partition_columns, properties)
                 return
-            self._add_columns(schema, _with_partition_columns(commit))
+            self._add_columns(schema, with_partition_columns(commit.schema, commit.partition_by))
             if commit.removed:
                 self._commit_changes(commit, metadata)
                 return
@@ -566,23 +573,6 @@ def _partition_text(value: Any) -> str | None:
     if value is None:
         return None
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _with_partition_columns(commit: TableCommit) -> pa.Schema:
-    """Return the columns of the table: partition columns are in the log only, not in the files."""
-    by = commit.partition_by
-    types = {"date": pa.date32(), "hour": pa.int32()}
-    schema = commit.schema
-    for name in by.columns:
-        schema = schema.append(pa.field(name, _field_type(schema, by.field) if by.field else types[name]))
-    return schema
-
-
-def _field_type(schema: pa.Schema, path: Sequence[str]) -> pa.DataType:
-    type_ = schema.field("value").type
-    for name in path:
-        type_ = type_.field(name).type
-    return type_
 
 
 def _arrow_schema(table: DeltaTable) -> pa.Schema:

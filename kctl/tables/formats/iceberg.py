@@ -30,16 +30,29 @@ from pyiceberg.expressions.literals import literal
 from pyiceberg.io import S3_RETRY_STRATEGY_IMPL, FileIO
 from pyiceberg.io.pyarrow import parquet_file_to_data_file
 from pyiceberg.manifest import DataFile, DataFileContent, ManifestContent
+from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table import TableProperties, Transaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import AddSnapshotUpdate, TableUpdate
 from pyiceberg.table.update.snapshot import ExpireSnapshots
-from pyiceberg.transforms import DayTransform, HourTransform, IdentityTransform, Transform
+from pyiceberg.transforms import (
+    BucketTransform,
+    DayTransform,
+    HourTransform,
+    IdentityTransform,
+    MonthTransform,
+    Transform,
+    TruncateTransform,
+    YearTransform,
+)
+from pyiceberg.typedef import Record
+from pyiceberg.types import IcebergType, IntegerType
 
 from kctl.errors import UsageError
 from kctl.tables.commits.commit_json import topics_from_json, topics_to_json
 from kctl.tables.exec.schema.arrow_types import has_columns, held_columns
 from kctl.tables.exec.selection.partitioning import DATE, HOUR, Partitioning
+from kctl.tables.exec.selection.transforms import BUCKET, DAY, HOUR_OF, MONTH, YEAR, Term, ordinal
 from kctl.tables.formats.iceberg_catalogs import RETENTION, catalog_failure, expiry_of, remove_files
 from kctl.tables.formats.table import (
     DEAD_LETTER_BYTES,
@@ -66,6 +79,12 @@ PARTITION_INDEX = 3
 """Of DataFile, which is a record."""
 DEFAULT_CATALOG = "kctl"
 TRANSFORMS: Mapping[str, Transform[Any, Any]] = {DATE: DayTransform(), HOUR: HourTransform()}
+TRANSFORMS_OF_TIME: Mapping[str, Transform[Any, Any]] = {
+    YEAR: YearTransform(),
+    MONTH: MonthTransform(),
+    DAY: DayTransform(),
+    HOUR_OF: HourTransform(),
+}
 """Hidden partitions: the library computes them from the statistics of a file, which has records of one partition."""
 
 _SAME_PLACES = ((re.compile(r"^file:/+"), "/"), (re.compile(r"^s3[an]://"), "s3://"))
@@ -271,15 +290,16 @@ class IcebergTable:
                         transaction.set_properties(missing)
                     if commit.partition_by and table.spec().is_unpartitioned():
                         with transaction.update_spec() as spec:
-                            spec.add_field(*_partition_field(commit.partition_by))
+                            for source, transform, name in partition_fields(commit.partition_by):
+                                spec.add_field(source, transform, name)
                     if not has_columns(table.schema().as_arrow(), commit.schema):
                         with transaction.update_schema() as update:
                             update.union_by_name(commit.schema)
                     transaction.set_properties({BATCH: str(commit.batch), POSITIONS: positions})
                     if commit.removed:
                         self._replace_files(table.io, transaction, commit, properties)
-                    elif commit.partition_by.field:
-                        self._add_files_of_fields(table.io, transaction, commit, properties)
+                    elif commit.partition_by.terms:
+                        self._add_files_of_terms(table.io, transaction, commit, properties)
                     else:
                         transaction.add_files(
                             [f"{self._location}/{file.path}" for file in commit.files],
@@ -311,20 +331,21 @@ class IcebergTable:
                 path = f"{self._location}/{file.path}"
                 overwrite.append_data_file(parquet_file_to_data_file(io, transaction.table_metadata, path))
 
-    def _add_files_of_fields(
+    def _add_files_of_terms(
         self, io: FileIO, transaction: Transaction, commit: TableCommit, properties: Mapping[str, str]
     ) -> None:
-        """As add_files, which takes null for the value of a partition if its source is a field of a struct."""
+        """As add_files, which takes null for the value of a partition if its source is a field of a struct, and cannot
+        tell the bucket of a file.
+        """
         _map_names(transaction)
-        metadata = transaction.table_metadata
-        type_ = metadata.schema().find_type(".".join(("value", *commit.partition_by.field)))
+        schema = transaction.table_metadata.schema()
+        types = [schema.find_type(term.path) for term in commit.partition_by.terms]
         with transaction.update_snapshot(dict(properties)).merge_append() as append:
             for file in commit.files:
                 path = f"{self._location}/{file.path}"
-                data_file = parquet_file_to_data_file(io, transaction.table_metadata, path)
-                (text,) = file.partition
-                data_file.partition[0] = None if text is None else literal(text).to(type_).value
-                append.append_data_file(data_file)
+                values = zip(commit.partition_by.terms, types, file.partition, strict=True)
+                partition = Record(*(partition_value(term, type_, text) for term, type_, text in values))
+                append.append_data_file(_data_file(io, transaction.table_metadata, path, partition))
 
     def partitions(self) -> dict[str, str]:
         """Return the partition of each data file of the state that was read last, as text, by path."""
@@ -342,13 +363,12 @@ class IcebergTable:
                     ExportTransaction(table) as transaction,
                     transaction.update_snapshot({COMPACTION: "true"}).overwrite() as overwrite,
                 ):
-                    for removed, merged in replacements:
+                    for removed, merged, _ in replacements:
                         sources = [held[path] for path in removed]
                         for source in sources:
                             overwrite.delete_data_file(source)
                         path = f"{self._location}/{merged.path}"
-                        added = parquet_file_to_data_file(table.io, transaction.table_metadata, path)
-                        added[PARTITION_INDEX] = sources[0].partition
+                        added = _data_file(table.io, transaction.table_metadata, path, sources[0].partition)
                         overwrite.append_data_file(added)
             except CommitFailedException as error:
                 raise Conflict from error
@@ -452,11 +472,38 @@ def _is_based_on(table: CatalogTable, batch: int) -> bool:
     return True
 
 
-def _partition_field(by: Partitioning) -> tuple[str, Transform[Any, Any], str]:
-    """Source column, transform and name."""
-    if by.field:
-        return ".".join(("value", *by.field)), IdentityTransform(), by.field[-1]
-    return "timestamp", TRANSFORMS[by.by], f"timestamp_{by.by}"
+def partition_fields(by: Partitioning) -> list[tuple[str, Transform[Any, Any], str]]:
+    """Return the source column, transform and name of each partition."""
+    if not by.terms:
+        return [("timestamp", TRANSFORMS[by.by], f"timestamp_{by.by}")]
+    return [(term.path, _transform(term), term.column) for term in by.terms]
+
+
+def _transform(term: Term) -> Transform[Any, Any]:
+    match term.transform:
+        case "bucket":
+            return BucketTransform(term.argument)
+        case "truncate":
+            return TruncateTransform(term.argument)
+    return TRANSFORMS_OF_TIME.get(term.transform, IdentityTransform())
+
+
+def partition_value(term: Term, source: IcebergType, text: str | None) -> Any:
+    """Return the value of a partition as Iceberg has it."""
+    if text is None:
+        return None
+    if term.is_time:
+        return ordinal(term, text)
+    return literal(text).to(IntegerType() if term.transform == BUCKET else source).value
+
+
+def _data_file(io: FileIO, metadata: TableMetadata, path: str, partition: Record) -> DataFile:
+    """Return a file of this partition, which the library would compute from statistics, as far as it can."""
+    spec = PartitionSpec(spec_id=metadata.default_spec_id)
+    unpartitioned = metadata.model_copy(update={"partition_specs": [spec]})
+    data_file = parquet_file_to_data_file(io, unpartitioned, path)
+    data_file[PARTITION_INDEX] = partition
+    return data_file
 
 
 def default_catalog(folder: Path) -> Catalog:

@@ -20,7 +20,7 @@ from kctl.tables.exec.selection.partitioning import NO_PARTITIONS, NONE, Partiti
 from kctl.tables.exec.selection.row_selection import ALL_ROWS, HEADER_LIST, LIST, HeaderForm, RowSelection
 from kctl.tables.exec.selection.upserts import UpsertOptions
 from kctl.tables.exec.targets.files import Files
-from kctl.tables.exec.targets.target import PackageMissing, is_object_store
+from kctl.tables.exec.targets.target import PackageMissing, is_object_store, require_package
 from kctl.tables.formats.table_log import TableLog
 from kctl.tables.upserts.changed_keys import STATE_FILE_BYTES, StateOptions
 
@@ -69,6 +69,9 @@ class TableOptions:
     upsert: UpsertOptions | None = None
     """Whether the table has the current state by key; otherwise it has all records."""
 
+    keeps_raw: bool = False
+    """Whether decoded keys and values are there as they were in records, too."""
+
     @property
     def has_incarnation_column(self) -> bool:
         """Whether a column tells the incarnations of a topic apart, because they are in one table."""
@@ -84,6 +87,7 @@ class TableOptions:
         words += ["--time-zone", by.time_zone] if by.time_zone != "UTC" else []
         words += ["--select", ",".join(self.rows.select)] if self.rows.select else []
         words += [] if self.headers.is_list else ["--headers", self.headers.text]
+        words += ["--keep-raw"] if self.keeps_raw else []
         if self.upsert:
             words += ["--mode", UPSERT]
             words += ["--key-fields", ",".join(self.upsert.keys)] if self.upsert.keys else []
@@ -108,6 +112,7 @@ class TableOptions:
             rows=RowSelection(select, unquote(words.get("where", ""))),
             headers=HeaderForm.parse(words.get("headers", LIST)),
             upsert=_upsert_of(words) if words.get("mode") == UPSERT else None,
+            keeps_raw="keep-raw" in words,
             catalog=catalog,
             namespace=namespace,
         )
@@ -197,14 +202,14 @@ def table_opener(options: TableOptions, files: Files, topics: Collection[str]) -
 
 
 def _delta(files: Files) -> Callable[[str], Table]:
-    _require("deltalake", extra="delta")
+    require_package("deltalake", extra="delta")
     from kctl.tables.formats.delta import DeltaLakeTable  # noqa: PLC0415 - an optional package
 
     return lambda directory: DeltaLakeTable(files, directory)
 
 
 def _iceberg(options: TableOptions, files: Files, topics: Collection[str]) -> Callable[[str], Table]:
-    _require("pyiceberg", extra="iceberg")
+    require_package("pyiceberg", extra="iceberg")
     names = _table_names(topics, files.location, is_shared=options.is_shared)
     location = files.location if is_object_store(files.location) else f"file://{files.location}"
     namespace = tuple((options.namespace or DEFAULT_NAMESPACE).split("."))
@@ -214,7 +219,8 @@ def _iceberg(options: TableOptions, files: Files, topics: Collection[str]) -> Ca
 
     catalog: Callable[[], Catalog | None]
     if options.catalog is None:
-        _require("sqlalchemy", extra="iceberg")
+        if find_spec("sqlalchemy") is None:
+            raise PackageMissing("sqlalchemy missing: pip install 'kctl-kafka[iceberg]'")
         catalog = _FolderCatalog(Path(files.location)).open
     else:
         named = named_catalog(options.catalog)
@@ -261,8 +267,3 @@ def _table_names(topics: Collection[str], location: str, *, is_shared: bool) -> 
 
 def _identifier(text: str) -> str:
     return "".join(character if character.isalnum() else "_" for character in text)
-
-
-def _require(package: str, *, extra: str) -> None:
-    if find_spec(package) is None:
-        raise PackageMissing(f"{package} missing: pip install 'kctl-kafka[{extra}]'")

@@ -25,7 +25,12 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from kctl.tables.commits import layout
-from kctl.tables.commits.commit_json import topics_from_json, topics_to_json
+from kctl.tables.commits.commit_json import (
+    all_misfits_from_json,
+    all_misfits_to_json,
+    topics_from_json,
+    topics_to_json,
+)
 from kctl.tables.commits.commit_log import BrokenExportFolder, LostRace
 from kctl.tables.exec.outcome import WrittenFile
 from kctl.tables.exec.selection.partitioning import Partitioning
@@ -123,6 +128,7 @@ def _to_json(publication: Publication) -> dict[str, Any]:
         "dead_letter_bytes": list(commit.dead_letter_bytes),
         "positions": topics_to_json(commit.topics),
         "properties": dict(commit.properties),
+        **({"all_misfits": all_misfits_to_json(commit.misfits)} if commit.misfits else {}),
         "schema": base64.b64encode(commit.schema.serialize().to_pybytes()).decode(),
     }
 
@@ -143,5 +149,6 @@ def _from_json(document: dict[str, Any], partition_by: Partitioning) -> Publicat
         dead_letters=document["dead_letters"],
         dead_letter_bytes=document.get("dead_letter_bytes", []),
         removed=document.get("removed", []),
+        misfits=all_misfits_from_json(document.get("all_misfits", ())),
     )
     return Publication(document["after"], commit)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kctl.errors import KctlError
 from kctl.tables.commits.inventory import DamagedFile, Inventory
-from kctl.tables.exec.outcome import WrittenFile
+from kctl.tables.exec.outcome import Misfit, WrittenFile
 from kctl.tables.exec.selection.partitioning import Partitioning
 from kctl.tables.exec.targets.files import Files
 from kctl.tables.plans.path_set import NO_PATHS, PathSet, sized
@@ -73,6 +73,8 @@ class TableCommit:
     """Their sizes; empty in records of earlier versions."""
     removed: Sequence[str] = ()
     """Paths of files that the new ones replace, relative to the table."""
+    misfits: Mapping[str, tuple[Misfit, ...]] = field(default_factory=dict)
+    """The values of all batches that are not in their column, by topic; only in the record of the commit."""
 
     @property
     def letter_properties(self) -> dict[str, str]:
@@ -93,6 +95,8 @@ class Replacement(NamedTuple):
 
     removed: Sequence[str]
     merged: WrittenFile
+    is_change: bool = False
+    """Whether rows have values in other columns than before."""
 
 
 class Table(Protocol):

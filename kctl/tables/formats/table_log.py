@@ -30,7 +30,7 @@ from kctl.tables.commits.commit_log import BrokenExportFolder, LostRace
 from kctl.tables.commits.inventory import DamagedFile, Inventory
 from kctl.tables.commits.layout import LayoutMark, unmarked_files
 from kctl.tables.exec.file_task import CHANGES, changes_path, dead_letters_path
-from kctl.tables.exec.outcome import FileOutcome
+from kctl.tables.exec.outcome import FileOutcome, Misfit, all_misfits
 from kctl.tables.exec.schema.column_types import Columns, columns_to_json
 from kctl.tables.exec.selection.partitioning import Partitioning
 from kctl.tables.exec.selection.row_selection import HEADER_LIST, HeaderForm
@@ -134,6 +134,7 @@ class TableLog:
         self._settled = {}
         self._recorded = {}
         self._refused = {}
+        misfits: dict[str, tuple[Misfit, ...]] = {}
         is_marked = bool(LayoutMark(self._files).held())
         for directory, table in self._tables.items():
             state = table.state()
@@ -147,6 +148,7 @@ class TableLog:
             if publication is not None:
                 state = self._after(directory, state, publication)
                 self._recorded[directory] = publication.commit
+                misfits |= publication.commit.misfits
             if state is not None:
                 self._states[directory] = state
         topics: dict[str, TopicPosition] = {}
@@ -162,6 +164,7 @@ class TableLog:
             columns={
                 topic: state.held for topic in self._topics if (state := self._states.get(self._directory(topic)))
             },
+            misfits=misfits,
         )
 
     def _last_record(self, directory: str, state: TableState | None) -> Publication | None:
@@ -326,7 +329,7 @@ class TableLog:
         dropped: Collection[str] = (),
     ) -> Positions:
         """Commit to the table of each planned topic; dropped files are removed as others of the batch are."""
-        after = advance(positions, plan)
+        after = advance(positions, plan, misfits=all_misfits(positions.misfits, outcomes.values()))
         for directory in sorted({self._directory(topic) for topic in plan.topics}):
             if directory in self._interrupted:  # since this exporter has read the state
                 raise LostRace(f"another export commits to {self._name(directory)} at the same time")
@@ -487,6 +490,7 @@ class TableLog:
             },
             dead_letters=[letter_file.path for letter_file in letters],
             dead_letter_bytes=[letter_file.size for letter_file in letters],
+            misfits={topic: after.misfits[topic] for topic in topics if topic in after.misfits},
         )
 
     def _remove_others(self, directory: str, batch: int, kept: Collection[str], letters: Collection[str]) -> None:

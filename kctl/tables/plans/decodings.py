@@ -195,10 +195,12 @@ def decide(
     registry: SchemaSource | None,
     sample_of: SampleOf,
     is_shared: bool,
+    keeps_raw: bool = False,
 ) -> dict[str, Columns]:
     """Return the decodings of the topics.
 
-    `is_shared`: all topics have the same columns.  Raises UsageError, SchemaError and RegistryUnreachable.
+    `is_shared`: all topics have the same columns.  `keeps_raw`: columns that do not tell the bytes of records have
+    these beside them.  Raises UsageError, SchemaError and RegistryUnreachable.
     """
     decodings: dict[str, dict[str, Decoding]] = {topic: {} for topic in topics}
     for field_options in options.fields:
@@ -209,7 +211,8 @@ def decide(
             if is_shared and types:
                 before = next(reversed(types.values()))
             types[topic] = _continued(field_options, topic, before, decoding)
-            decodings[topic][field_options.name] = replace(decoding, type=types[topic])
+            is_kept = keeps_raw and decoding.loses_bytes
+            decodings[topic][field_options.name] = replace(decoding, type=types[topic], keeps_raw=is_kept)
         if is_shared and topics:
             last = types[topics[-1]]
             for topic in topics:

@@ -15,6 +15,7 @@ from uuid import UUID
 from kctl.client.consuming.positions import Divergence
 from kctl.client.consuming.positions import Position as History
 from kctl.model import ZERO_UUID, TopicPartition
+from kctl.tables.exec.outcome import Misfit
 from kctl.tables.exec.reading.histories import UNKNOWN_HISTORY
 from kctl.tables.exec.schema.column_types import BINARY, VARIANT, Columns, Type
 from kctl.tables.plans.density import Sample
@@ -123,6 +124,8 @@ class Positions:
     """The files with dead letters of all commits; None if the last commit was written by a version that lacks them."""
     dead_letter_sizes: PathSet | None = NO_PATHS
     """These with their sizes; None as above."""
+    misfits: Mapping[str, tuple[Misfit, ...]] = field(default_factory=dict)
+    """The values of all batches that are not in their column, by topic."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -298,8 +301,12 @@ def advance(
     dead_letters: PathSet | None = None,
     sizes: PathSet | None = None,
     dead_letter_sizes: PathSet | None = None,
+    misfits: Mapping[str, tuple[Misfit, ...]] | None = None,
 ) -> Positions:
-    """Return the positions after the commit of `plan`; the sets are those of all commits."""
+    """Return the positions after the commit of `plan`; the sets and misfits are those of all commits.
+
+    Without misfits, the batch has none.
+    """
     topics = dict(positions.topics)
     for topic, planned in plan.topics.items():
         partitions = kept_positions(topics.get(topic), planned.topic_id, plan.cluster_id)
@@ -324,6 +331,7 @@ def advance(
         columns={**positions.columns, **held},
         dead_letters=dead_letters,
         dead_letter_sizes=dead_letter_sizes,
+        misfits=positions.misfits if misfits is None else misfits,
     )
 
 

@@ -47,6 +47,12 @@ class ExportRequest:
             raise UsageError(f"--dead-letter-topic: {self.dead_letter_topic} is one of the exported topics")
         if self.table.upsert:
             self._check_upsert()
+        if self.table.keeps_raw and not any(
+            field_options.format not in {Format.BINARY, Format.STRING} for field_options in self.decoding.fields
+        ):
+            raise UsageError(
+                "--keep-raw is an option of --value and --key json, avro, protobuf and variant; others have all bytes"
+            )
         if self.table.kind is not TableKind.PARQUET:
             for field_options in self.decoding.fields:
                 if field_options.format is Format.VARIANT:
@@ -66,6 +72,8 @@ class ExportRequest:
             raise UsageError("--from and --mode upsert exclude each other: the state needs all records of a topic")
         if self.selection.partitions is not None:
             raise UsageError("--partitions and --mode upsert exclude each other: the state is that of a whole topic")
+        if self.table.keeps_raw:
+            raise UsageError("--keep-raw and --mode upsert exclude each other: rows of the state are not written back")
         for field_options in self.decoding.fields:
             if field_options.format is Format.VARIANT:
                 raise UsageError(f"--{field_options.name} variant and --mode upsert exclude each other: use json")

@@ -17,7 +17,7 @@ from kctl.errors import KctlError
 from kctl.tables.commits.layout import incarnation_of
 from kctl.tables.exec.decoding.variant_values import json_of
 from kctl.tables.exec.schema.arrow_types import VARIANT_TYPE
-from kctl.tables.exec.schema.column_types import Columns, Format, columns_from_json, leaves
+from kctl.tables.exec.schema.column_types import Columns, Format, columns_from_json, leaves, raw_name
 from kctl.tables.exec.schema.json_text import NotJson
 from kctl.tables.exec.selection.columns import form_of, formed
 from kctl.tables.exec.selection.row_selection import HEADER_LIST
@@ -97,13 +97,15 @@ class DataFiles:
         """Those of them that some files have as other columns, or only in the rest; in dead letters as in a record."""
         self.decoded: Columns | None = None
         """How the files were decoded: by the one with most columns, which are only added; None if that is unknown."""
+        self._has_raw: set[str] = set()
+        self._lacks_raw: set[str] = set()
         self.has_headers = False
         """Whether any file has them."""
         self.header_form = HEADER_LIST
         """Their form in data files; dead letters have the list."""
         self._files = files
         self._topic = topic
-        self._is_table = is_table
+        self.is_table = is_table
         self._more = more
         self._compares_decoded = compares_decoded
         for path in paths:
@@ -135,6 +137,11 @@ class DataFiles:
             for name in self.columns
             if name not in types or not is_comparable(name, types[name], is_text=name in texts)
         ]
+        for name in ("key", "value"):
+            if raw_name(name) in types:
+                self._has_raw.add(name)
+            elif name not in types or not pa.types.is_binary(types[name]):
+                self._lacks_raw.add(name)
         if self._compares_decoded:
             self.decoded_names |= {"key", "value"}.intersection(lacking)
         self.columns = tuple(name for name in self.columns if name not in lacking or name in self.decoded_names)
@@ -154,6 +161,11 @@ class DataFiles:
                     )
                 )
 
+    @property
+    def raws(self) -> list[str]:
+        """Keys and values of which all files have the bytes, some of them beside decoded ones; see --keep-raw."""
+        return sorted(self._has_raw - self._lacks_raw)
+
     def leave_out_decoded(self) -> None:
         """Compare no decoded keys and values, because it is unknown how they were decoded."""
         self.columns = tuple(name for name in self.columns if name not in self.decoded_names)
@@ -161,10 +173,11 @@ class DataFiles:
 
     def rows(self, groups: Sequence[RowGroup], *, with_hashes: bool = True) -> Iterator[tuple[RowGroup, Rows]]:
         """Yield the rows of these groups; without hashes, only where they are.  Raises UnreadableFile."""
+        raws = [raw_name(name) for name in self.raws]
         for path, of_path in groupby(groups, lambda group: group.path):
             with self._opened(path) as parquet:
                 for group in of_path:
-                    for batch in self._batches(parquet, group, self.columns if with_hashes else ()):
+                    for batch in self._batches(parquet, group, (*self.columns, *raws) if with_hashes else ()):
                         yield group, self._rows(path, batch, with_hashes=with_hashes)
 
     def offsets_in(self, paths: Collection[str], incarnations: Mapping[int, int]) -> dict[int, Longs]:
@@ -208,19 +221,23 @@ class DataFiles:
         }
 
     def records(self, group: RowGroup, partition: int, incarnation: int, start: int) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one partition from an offset on, with the columns of records; variants as JSON, texts as
-        UTF-8.
+        """Yield the rows of one partition from an offset on, with the columns of records: as they were, if the files
+        have that, else variants as JSON and texts as UTF-8.
 
         Raises UnreadableFile.
         """
+        decoded = [name for name in self.columns if name not in self.raws]
+        names = dict.fromkeys((*decoded, *map(raw_name, self.raws), *self._more))
         with self._opened(group.path) as parquet:
-            for batch in self._batches(parquet, group, dict.fromkeys((*self.columns, *self._more))):
+            for batch in self._batches(parquet, group, names):
                 rows = self._rows(group.path, batch, with_hashes=False)
                 mask = (rows.partitions == partition) & (rows.incarnations == incarnation) & (rows.offsets >= start)
                 mine = batch.filter(pc.equal(batch.column("topic").cast(pa.string()), self._topic))
                 yield self._as_in_records(group.path, mine.filter(pa.array(mask)))
 
     def _as_in_records(self, path: str, batch: pa.RecordBatch) -> pa.RecordBatch:
+        names = {raw_name(name): name for name in self.raws}
+        batch = batch.rename_columns([names.get(name, name) for name in batch.schema.names])
         for name in {"key", "value"} & set(batch.schema.names):
             column = batch.column(name)
             if column.type == VARIANT_TYPE:
@@ -288,7 +305,7 @@ class DataFiles:
         if batch.schema.get_field_index("incarnation") >= 0:
             incarnations = _longs(batch.column("incarnation").fill_null(0))
         else:
-            number = 0 if self._is_table else incarnation_of(path)
+            number = 0 if self.is_table else incarnation_of(path)
             incarnations = np.full(batch.num_rows, number, np.int64)
         return Rows(
             _longs(batch.column("partition").fill_null(-1)),
@@ -299,7 +316,7 @@ class DataFiles:
 
     def _hashes(self, path: str, batch: pa.RecordBatch) -> Hashes:
         try:
-            return record_hashes(formed(batch, self.header_form), self.columns, self.decoded_names)
+            return record_hashes(formed(batch, self.header_form), self.columns, self.decoded_names, self.raws)
         except NotJson as error:
             raise UnreadableFile(f"{self._files.location}/{path}: a rest cannot be read: {error}") from error
 

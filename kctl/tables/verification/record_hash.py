@@ -14,6 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from kctl.tables.exec.schema.arrow_types import TIMESTAMP, VARIANT_TYPE
+from kctl.tables.exec.schema.column_types import raw_name
 from kctl.tables.exec.selection.columns import HEADERS, entries_of
 from kctl.tables.verification.decoded_values import content
 
@@ -34,6 +35,7 @@ _FACTORS = dict(
         strict=True,
     )
 )
+_RAW_FACTORS = {"key": 0xE7037ED1A0B428DB, "value": 0x8EBC6AF09C88C6E3}
 _NULL = 0x6A09E667F3BCC909
 
 
@@ -56,10 +58,13 @@ def is_comparable(name: str, type_: pa.DataType, *, is_text: bool) -> bool:
     return bool(types.is_integer(type_))
 
 
-def record_hashes(batch: pa.RecordBatch, columns: Collection[str], decoded: Collection[str] = ()) -> Hashes:
+def record_hashes(
+    batch: pa.RecordBatch, columns: Collection[str], decoded: Collection[str] = (), raws: Collection[str] = ()
+) -> Hashes:
     """Return the hash of each record.  Columns that the batch lacks count as null.
 
     Those of `decoded` that are not as they are in a record are compared by their contents, with those of their rest.
+    The bytes of `raws` are compared as well; a batch has them in a column of their own, or is not decoded.
     Raises NotJson for a rest that is not JSON.
 
     A variant has other hashes than the JSON of which it was made: the batches to compare must both have variants.
@@ -73,6 +78,11 @@ def record_hashes(batch: pa.RecordBatch, columns: Collection[str], decoded: Coll
             found += _mixed(_column_hashes(batch.column(index), TYPES[name]) * np.uint64(_FACTORS[name]))
         else:
             found += _mixed(np.full(batch.num_rows, _NULL, np.uint64) * np.uint64(_FACTORS[name]))
+    for name in raws:
+        own = batch.schema.get_field_index(raw_name(name))
+        index = batch.schema.get_field_index(name) if own < 0 else own
+        if _is_raw(batch, index):
+            found += _mixed(binary_hashes(batch.column(index)) * np.uint64(_RAW_FACTORS[name]))
     return _mixed(found)
 
 

@@ -125,13 +125,13 @@ def verify_state(
 
 def _columns(files: Files, paths: Sequence[str]) -> tuple[Columns, bool]:
     """Return the decodings of the file with most columns, and whether there are headers."""
-    found = [(UNDECODED, False)]
+    found = []
     for path in paths:
         with damage_as_arrow_error(), files.open(path) as file:
             columns = pq.read_schema(file)
         text = (columns.metadata or {}).get(COLUMNS_KEY.encode(), b"{}")
         found.append((columns_from_json(json.loads(text)), "headers" in columns.names))
-    return max(found, key=lambda decoded: _column_count(decoded[0]))
+    return max(found, key=lambda decoded: _column_count(decoded[0]), default=(UNDECODED, False))
 
 
 def _column_count(columns: Columns) -> int:

@@ -331,7 +331,8 @@ class Verifier:
                         for part in self._as_exported(tp.partition, records):
                             offsets = part.column("offset").to_numpy()
                             part = formed(part, self._data.header_form)  # noqa: PLW2901 - as exported
-                            ledger.add_records(number, offsets, record_hashes(part, columns, self._data.decoded_names))
+                            hashes = record_hashes(part, columns, self._data.decoded_names, self._data.raws)
+                            ledger.add_records(number, offsets, hashes)
                 except CorruptRecords as error:
                     raise CorruptRecords(f"{tp}: {error}") from error
 

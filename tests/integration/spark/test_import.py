@@ -30,7 +30,7 @@ from kctl.tables.exports import importing
 from kctl.tables.exports.importing import ImportRequest, import_export, import_group
 from kctl.tables.verification import data_files
 from tests.integration.spark.killed_command import run_killed
-from tests.integration.spark.peer import RUN_TIMEOUT_S, Row, Topic, export, read_rows
+from tests.integration.spark.peer import RUN_TIMEOUT_S, Row, Topic, export, read_rows, run_export
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -171,6 +171,34 @@ def test_headers_are_imported_as_far_as_the_export_has_them(
         assert f"headers are imported as far as the export has them ({form})" in capsys.readouterr().err
         export(restored, tmp_path / name, "--include-headers")
         assert [row[5] for row in read_rows(tmp_path / name, topics=[name])] == [tuple(headers) for headers in expected]
+
+
+@LOCAL
+@pytest.mark.parametrize("kind", ["parquet", "iceberg"])
+def test_decoded_records_are_imported_byte_for_byte(
+    kctl_bootstrap: str, make_topic: MakeTopic, tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Except those that could not be decoded, which are counted."""
+    source = make_topic(kctl_bootstrap, 2)
+    values = [b'{"a": 1.10000000000000000001,  "b": -0}', b'{"b": 1, "b": 2}', b' {"a": null}', b"not json", None]
+    source.produce(
+        {"value": values[n // 2 % 5], "key": b'{ "k":1}' if n % 3 else None, "partition": n % 2} for n in range(20)
+    )
+    options = ("--value", "json", "--key", "json", "--table", kind)
+    export(source, tmp_path / "without", *options)
+    export(source, tmp_path / "first", *options, "--keep-raw")
+    restored = Topic(kctl_bootstrap, f"{source.name}-restored", 2, "local")
+    words = [restored.name, "--bootstrap-server", kctl_bootstrap]
+    assert main(["tables", "import", str(tmp_path / "without"), *words]) == 5
+    assert "export with --keep-raw" in capsys.readouterr().err
+    assert main(["tables", "import", str(tmp_path / "first"), *words]) == 0
+    assert f"4 records in {tmp_path}/first/_dead_letters are not imported" in capsys.readouterr().err
+    export(restored, tmp_path / "second")
+    expected = [row for row in contents(source.rows) if row[2] != b"not json"]
+    assert contents(read_rows(tmp_path / "second", topics=[restored.name])) == expected
+    status, _, output = run_export(source, tmp_path / "first", *options)
+    assert status == 2
+    assert "--keep-raw" in output
 
 
 @LOCAL

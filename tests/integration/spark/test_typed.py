@@ -15,7 +15,7 @@ from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
-from tests.integration.spark.peer import RUN_TIMEOUT_S, Topic, export, export_command, run_export
+from tests.integration.spark.peer import RUN_TIMEOUT_S, Topic, export, export_command, run_engine, run_export
 from tests.integration.spark.test_tables import read
 from tests.peers.probe import wait_until
 from tests.peers.schema_registry import SchemaRegistry, schema_registry
@@ -136,6 +136,11 @@ def test_values_of_another_type_are_counted_by_column(
     ]
     assert "2 values of value.price are not int64" in output
     assert ", 1 record in _dead_letters, " in output
+    words = ("tables", "status", str(tmp_path), "--bootstrap-server", kctl_bootstrap, "--format", "json")
+    status, printed, output = run_engine("local", *words)
+    (row,) = json.loads(printed)
+    assert (status, row["misfits"], row["misfit_columns"]) == (0, 2, document["misfits"])
+    assert "2 values of value.price are not int64" in output
 
 
 @LOCAL

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import random
 import re
 from collections.abc import Callable, Iterator
@@ -32,6 +33,7 @@ from tests.unit.spark.scene import SILENT, Beginning, Cluster, StoppedClock, exp
 from tests.unit.spark.stepped_port import SteppedPort, crashing
 from tests.unit.spark.test_row_filter import EVEN, JSON, even, orders
 from tests.unit.spark.test_tables import rows
+from tests.unit.spark.test_typed_exports import LENIENT, read
 from tests.unit.spark.test_verification import verify
 
 PARQUET = TableOptions()
@@ -329,6 +331,43 @@ def test_filtered_and_decoded_exports_are_verified_after_a_compaction(tmp_path: 
         compact(folder)
         assert exported(folder, table) == even(cluster)
         assert verify(cluster, folder).is_equal
+
+
+def with_later_columns(partition: int, offset: int) -> bytes:
+    """Samples of the first run lack what the samples of the second one have."""
+    late = {"id": f"x{offset}", "tags": [1, "a"], "late": {"x": offset, "y": "q"}, "never": 2**70}
+    if offset < 3:
+        late = {"id": offset, "tags": [offset]}
+    elif offset >= 8:
+        late = {"id": f"x{offset}", "tags": [offset], "late": {"x": offset}}
+    return json.dumps(late).encode()
+
+
+@pytest.mark.parametrize("table", KINDS, ids=lambda table: table.kind)
+@pytest.mark.parametrize("target_bytes", [1, 1 << 20], ids=["large files", "small files"])
+def test_rows_get_the_columns_of_later_files(tmp_path: Path, table: TableOptions, target_bytes: int) -> None:
+    """What has no column there either stays in the rest."""
+    cluster = Cluster(1)
+    cluster.value = with_later_columns
+    for count in (8, 3):
+        cluster.append(0, count)
+        run(cluster, tmp_path, table=table, decoding=LENIENT)
+    request = CompactRequest(target_bytes=target_bytes)
+    (row,) = compact_export(request, DiskFiles(tmp_path), StoppedClock())
+    assert (row.status, row.files_after) == ("compacted", 2 if target_bytes == 1 else 1)
+    found = {row["offset"]: row for row in read(tmp_path, table)}
+    for offset in range(3, 8):
+        value = {name: member for name, member in found[offset]["value"].items() if member is not None}
+        assert value == {"id__string": f"x{offset}", "tags": [1, None], "late": {"x": offset}}
+        rest = {"tags": [1, "a"], "late": {"y": "q"}, "never": 2**70}
+        assert json.loads(found[offset]["value_rest"]) == rest
+    assert [found[offset]["value"]["id"] for offset in range(3)] == [0, 1, 2]
+    assert verify(cluster, tmp_path).is_equal
+    (row,) = compact_export(request, DiskFiles(tmp_path), StoppedClock())
+    assert row.status == "nothing to do"
+    cluster.append(0, 4)
+    run(cluster, tmp_path, table=table, decoding=LENIENT)
+    assert verify(cluster, tmp_path).is_equal
 
 
 def test_a_compacted_folder_can_be_adopted(tmp_path: Path) -> None:

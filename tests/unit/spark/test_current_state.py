@@ -327,11 +327,24 @@ def test_verification_finds_each_difference_to_the_topic(tmp_path: Path, table: 
     )
 
 
+def test_rows_with_one_field_and_keys_with_one_field_are_verified(tmp_path: Path) -> None:
+    """As many columns as keys and values that are not decoded have."""
+    table = table_of(TableKind.PARQUET)
+    topic = Cluster(1)
+    topic.key = lambda _, offset: b'{"id": %d}' % (offset % 3)
+    topic.value = lambda _, offset: b'{"n": %d}' % offset
+    topic.append(0, 8)
+    key, value = (FieldOptions(name=name, format=Format.JSON) for name in ("key", "value"))
+    upsert(topic, tmp_path, table, decoding=DecodingOptions(key=key, value=value))
+    verified = verified_state(topic, tmp_path)
+    assert [(row.status, row.table_records) for row in verified.ranges] == [("equal", 3)]
+
+
 def at_all(folder: Path, table: TableOptions) -> list[tuple[int, int]]:
     return [(row["partition"], row["offset"]) for row in read_rows(folder, table)]
 
 
-def verified_state(topic: CompactedTopic, folder: Path) -> Verification:
+def verified_state(topic: Cluster, folder: Path) -> Verification:
     request = VerifyRequest(
         topic="orders", target=str(folder), client=ClientSettings((("127.0.0.1", 1),)), isolation=None
     )

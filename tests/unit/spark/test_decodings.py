@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from typing import Any
 
 import fastavro
@@ -112,18 +114,111 @@ def avro_bytes(versions: Sequence[Schema], schema_id: int, value: Any) -> bytes:
     return out.getvalue()
 
 
+DATE = {"type": "int", "logicalType": "date"}
+TIME = {"type": "long", "logicalType": "timestamp-millis"}
+INNER = {"type": "record", "name": "Inner", "fields": [{"name": "a", "type": "int"}]}
+DAY, NOON = date(2026, 11, 30), datetime(2026, 11, 30, 12, tzinfo=UTC)
+
+
+def list_of(items: str) -> dict[str, str]:
+    return {"type": "array", "items": items}
+
+
+def decimal(precision: int, scale: int) -> dict[str, Any]:
+    return {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}
+
+
 @for_rows(
-    "before, after",
+    "before, after, column, values",
     [
-        ("int", {"type": "array", "items": "int"}),
-        ({"type": "array", "items": "int"}, {"type": "array", "items": "long"}),
-        ({"type": "int", "logicalType": "date"}, "int"),
+        ("int", list_of("int"), "id__list", {1: [7], 2: [[8, 9]]}),
+        (list_of("int"), list_of("long"), "id__list", {1: [[1], []], 2: [[2**40]]}),
+        (list_of("int"), list_of("string"), "id__list", {1: [[1]], 2: [["x"]]}),
+        (DATE, "int", "id__int32", {1: [DAY], 2: [5]}),
+        (DATE, TIME, "id__timestamp", {1: [DAY], 2: [NOON]}),
+        (decimal(9, 2), decimal(12, 4), "id__decimal_12_4", {1: [Decimal("1.50")], 2: [Decimal("1.0625")]}),
+        (decimal(9, 2), "double", "id__double", {1: [Decimal("1.50")], 2: [0.1]}),
+        (INNER, "string", "id__string", {1: [{"a": 1}], 2: ["x"]}),
+        (INNER, {"type": "map", "values": "int"}, "id__map", {1: [{"a": 1}], 2: [{"b": 2}]}),
+        ({"type": "map", "values": "int"}, INNER, "id__struct", {1: [{"b": 2}], 2: []}),
+        ({"type": "array", "items": INNER}, list_of("int"), "id__list", {1: [[{"a": 1}]], 2: [[3]]}),
     ],
 )
-def test_other_changes_of_a_type_are_refused(before: Any, after: Any) -> None:
-    held = decided(AVRO, Schema(1, "AVRO", record(("id", before))))["orders"].value.type
-    with pytest.raises(UsageError, match=r"column value\.id(\[\])? is .* and would become"):
-        decided(AVRO, Schema(2, "AVRO", record(("id", after))), held=held)
+def test_any_change_of_a_type_has_a_column_of_its_own(
+    before: Any, after: Any, column: str, values: dict[int, list[Any]]
+) -> None:
+    """Values of the first schema are in the first column, those that it does not have in the other."""
+    versions = [Schema(number, "AVRO", record(("id", kind))) for number, kind in enumerate((before, after), 1)]
+    held = decided(AVRO, versions[0])["orders"].value.type
+    decoding = decided(AVRO, *versions, held=held)["orders"].value
+    assert isinstance(decoding.type, Struct)
+    assert [name for name, _ in decoding.type.fields] == ["id", column]
+    assert decoding_from_json(decoding_to_json(decoding)) == decoding
+    again = decided(AVRO, *versions, held=decoding.type)["orders"].value
+    assert again.type == decoding.type
+    pairs = [(number, value) for number, found in values.items() for value in found]
+    batch = pa.record_batch({"value": pa.array([avro_bytes(versions, *pair) for pair in pairs], pa.binary())})
+    decoded = BatchDecoder(Columns(value=decoding)).decode(batch)
+    assert decoded.misfits is None
+    for (number, value), row in zip(pairs, decoded.fitting.column("value").to_pylist(), strict=True):
+        named = {
+            name: dict(found) if isinstance(value, dict) else found for name, found in row.items() if found is not None
+        }
+        assert named == {"id" if number == 1 else column: value}
+
+
+def test_a_third_type_of_lists_is_refused() -> None:
+    held: Type | None = None
+    versions = [
+        Schema(number, "AVRO", record(("id", list_of(kind)))) for number, kind in enumerate(("int", "string"), 1)
+    ]
+    for count in (1, 2):
+        held = decided(AVRO, *versions[:count], held=held)["orders"].value.type
+    with pytest.raises(UsageError, match=r"column value\.id__list\[\] is string and would become boolean"):
+        decided(AVRO, *versions, Schema(3, "AVRO", record(("id", list_of("boolean")))), held=held)
+
+
+def test_decimals_of_versions_that_are_exported_together_are_one_column() -> None:
+    versions = [Schema(1, "AVRO", record(("id", decimal(9, 2)))), Schema(2, "AVRO", record(("id", decimal(12, 6))))]
+    assert columns(AVRO, *versions) == {"struct": {"id": "decimal(13,6)"}}
+
+
+def test_values_of_json_whose_kind_changes_have_a_column_for_each_kind() -> None:
+    """An object may have members without a column; a list is in a column as a whole."""
+    held: Type | None = None
+    samples = [b'{"a": [1], "b": 1}', b'{"a": ["x"], "b": {"c": 1}}', b'{"a": "y", "b": [true]}', b'{"a": [1.5]}']
+    for sample in samples:
+        held = decided(JSON, held=held, samples={"orders": [sample]})["orders"].value.type
+    assert type_to_json(held or "") == {
+        "struct": {
+            "a": {"list": "int64"},
+            "b": "int64",
+            "a__list": {"list": "string"},
+            "b__struct": {"struct": {"c": "int64"}},
+            "a__string": "string",
+            "b__list": {"list": "boolean"},
+        }
+    }
+    values = [*samples[:3], b'{"a": [1, "x"]}', b'{"b": {"c": 2, "d": 3}}', b'{"b": {"c": "z"}}', b'{"a": 1}']
+    rows = decoded_json(held, values)
+    assert [{name: member for name, member in row["value"].items() if member is not None} for row in rows] == [
+        {"a": [1], "b": 1},
+        {"a__list": ["x"], "b__struct": {"c": 1}},
+        {"a__string": "y", "b__list": [True]},
+        {"a": [1, None]},
+        {"b__struct": {"c": 2}},
+        {"b__struct": {"c": None}},
+        {},
+    ]
+    rests = [json.loads(row["value_rest"] or "{}") for row in rows]
+    assert rests == [{}, {}, {}, {"a": [1, "x"]}, {"b": {"d": 3}}, {"b": {"c": "z"}}, {"a": 1}]
+
+
+def decoded_json(type_: Type | None, values: Sequence[bytes]) -> list[dict[str, Any]]:
+    decoding = Decoding(Format.JSON, type_ or Struct())
+    batch = pa.record_batch({"value": pa.array(values, pa.binary())})
+    rows: list[dict[str, Any]] = BatchDecoder(Columns(value=decoding)).decode(batch).fitting.to_pylist()
+    return rows
 
 
 @pytest.mark.parametrize(

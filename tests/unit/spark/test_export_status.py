@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from uuid import UUID
@@ -17,12 +18,15 @@ from kctl.records.control import ControlType, EndTransactionMarker, build_end_tr
 from kctl.records.header import Record
 from kctl.tables.commits.commit_log import CommitLog
 from kctl.tables.commits.existing import ExistingExport, ExportState, TopicState
+from kctl.tables.exec.outcome import OTHER_COLUMNS, TOPIC_MISFITS_MAX, Misfit
+from kctl.tables.exec.schema.column_types import Format
 from kctl.tables.exec.targets.files import DiskFiles
 from kctl.tables.exports.status import PartitionStatus, State, export_status
 from kctl.tables.formats.kinds import TableKind, TableOptions
+from kctl.tables.plans.decodings import DecodingOptions, FieldOptions
 from kctl.tables.plans.plan import Position, TopicPosition
 from tests.unit.spark.fake_broker import FakeBroker
-from tests.unit.spark.scene import StoppedClock, exporter, filled, run
+from tests.unit.spark.scene import Cluster, StoppedClock, exporter, filled, run
 
 NOW_MS = 1_000_000
 
@@ -131,6 +135,31 @@ def test_a_target_describes_itself(tmp_path: Path, options: TableOptions) -> Non
     assert (topic.batch, topic.position.partitions) == (0, {0: Position(12, 0), 1: Position(7, 0)})
     assert topic.committed_ms is not None
     assert topic.committed_ms >= StoppedClock().now_ms()
+
+
+@pytest.mark.parametrize("kind", TableKind)
+def test_values_without_their_column_are_known_for_all_batches(tmp_path: Path, kind: TableKind) -> None:
+    """Also after a batch without any; at most so many columns of a topic are named."""
+    cluster = Cluster()
+    is_dirty = {3, *range(7, 20)}  # not in a sample
+    cluster.value = lambda partition, offset: json.dumps(
+        {"id": "?", f"only-{partition}-{offset}": 1} if offset in is_dirty else {"id": offset}
+    ).encode()
+    decoding = DecodingOptions(value=FieldOptions(name="value", format=Format.JSON))
+    for count in (4, 16, 5):
+        cluster.append(0, count)
+        cluster.append(1, count)
+        run(cluster, tmp_path, table=TableOptions(kind=kind), decoding=decoding)
+    topic = ExistingExport(DiskFiles(tmp_path)).state().topics["orders"]
+    misfits = topic.misfits
+    assert sum(misfit.values for misfit in misfits) == 2 * 2 * len(is_dirty)
+    assert len(misfits) == TOPIC_MISFITS_MAX + 1
+    assert misfits[0] == Misfit("orders", "value.id", "int64", 2 * len(is_dirty), 0, 3)
+    assert misfits[-1].column == OTHER_COLUMNS
+    export = ExportState(kind=kind, topics={"orders": topic}, pending=None)
+    client = ClusterClient(ClientSettings((("fake", 9092),), timeout_ms=1000), FakeBroker(batch(0)))
+    rows = run_blocking(export_status(client, export, NOW_MS))
+    assert [misfit for row in rows for misfit in row.misfits] == sorted(misfits, key=lambda misfit: misfit.partition)
 
 
 def test_a_planned_batch_is_pending(tmp_path: Path) -> None:

@@ -10,18 +10,24 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 from zoneinfo import ZoneInfo
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from obstore.store import MemoryStore
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.types import DateType, LongType, PrimitiveType, StringType, TimestamptzType
+from pyiceberg.utils.datetime import date_to_days, datetime_to_micros
 
 from kctl.errors import KctlError, UsageError
+from kctl.tables.compaction.table_files import CompactRequest, compact_export
 from kctl.tables.exec.outcome import BadRecords, DataLoss
 from kctl.tables.exec.schema.column_types import Format
 from kctl.tables.exec.selection.columns import CALENDAR_US
@@ -29,12 +35,13 @@ from kctl.tables.exec.selection.partitioning import NULL_NAME, Partitioning, esc
 from kctl.tables.exec.targets import outputs
 from kctl.tables.exec.targets.files import DiskFiles
 from kctl.tables.exec.targets.object_files import ObjectFiles
-from kctl.tables.exec.targets.outputs import utc_offsets_us
+from kctl.tables.exec.targets.outputs import by_partition, utc_offsets_us
+from kctl.tables.exports import cluster_reads
 from kctl.tables.formats import iceberg
 from kctl.tables.formats.kinds import TableKind, TableOptions
 from kctl.tables.plans.decodings import DecodingOptions, FieldOptions
 from tests.unit.spark.crashing_files import Crash, CrashingFiles, UnlockedFiles
-from tests.unit.spark.scene import SILENT, Beginning, Cluster, exporter, filled, run
+from tests.unit.spark.scene import SILENT, Beginning, Cluster, StoppedClock, exporter, filled, run
 
 DATE = TableOptions(partition_by=Partitioning("date"))
 BEGIN, MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
@@ -273,6 +280,112 @@ def test_tables_have_partitions_by_a_field(tmp_path: Path, field: str) -> None:
         assert len(list(scan.plan_files())) < len(list((tmp_path / "iceberg").rglob("data/*/*.parquet")))
 
 
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
+WHOLE = st.integers(-(2**63), 2**63 - 1)
+DAYS = st.dates(datetime(1, 1, 1, tzinfo=UTC).date())
+TIMES = st.datetimes(datetime(1, 1, 1), datetime(9999, 12, 31), timezones=st.just(UTC))  # noqa: DTZ001 - of hypothesis
+
+
+@given(
+    st.one_of(
+        st.tuples(st.sampled_from(["bucket(7,x)", "truncate(3,x)", "x"]), st.just(StringType()), TEXTS),
+        st.tuples(st.sampled_from(["bucket(7,x)", "truncate(3,x)", "x"]), st.just(LongType()), WHOLE),
+        st.tuples(st.sampled_from(["year(x)", "month(x)", "day(x)", "bucket(5,x)"]), st.just(DateType()), DAYS),
+        st.tuples(st.sampled_from(["year(x)", "month(x)", "day(x)", "hour(x)"]), st.just(TimestamptzType()), TIMES),
+    )
+)
+@example(("bucket(7,x)", StringType(), "iceberg"))
+@example(("truncate(3,x)", LongType(), -1))
+@example(("hour(x)", TimestamptzType(), datetime(1969, 12, 31, 23, 59, tzinfo=UTC)))
+def test_transforms_are_those_of_iceberg(case: tuple[str, PrimitiveType, Any]) -> None:
+    """Of pyiceberg, which has another implementation of each."""
+    text, type_, value = case
+    by = Partitioning(text)
+    batch = pa.record_batch({"value": pa.array([{"x": value}, {"x": None}], pa.struct([("x", _arrow_type(type_))]))})
+    (known, part), (unknown, _) = by_partition(batch, by)
+    assert part.num_rows == 1
+    assert unknown == (None,)
+    ((_, transform, _),) = iceberg.partition_fields(by)
+    counted = value if isinstance(value, str | int) else _units_of(value)
+    assert iceberg.partition_value(by.terms[0], type_, known[0]) == transform.transform(type_)(counted)
+
+
+def _arrow_type(type_: PrimitiveType) -> pa.DataType:
+    return pa.timestamp("us", "UTC") if type_ == TimestamptzType() else schema_to_pyarrow(type_)
+
+
+def _units_of(value: Any) -> int:
+    """Days of a date, microseconds of a time."""
+    return datetime_to_micros(value) if isinstance(value, datetime) else date_to_days(value)
+
+
+SEVERAL = "day(timestamp),bucket(4,id),truncate(2,country)"
+
+
+def test_tables_have_several_partitions(tmp_path: Path) -> None:
+    """Late records go into the partitions of their time, and a compaction keeps the partitions."""
+    import duckdb  # noqa: PLC0415
+    from deltalake import DeltaTable  # noqa: PLC0415
+
+    cluster = international(["DE", "A/B", None])
+    cluster.hours_per_offset = 5
+    for kind in TableKind:
+        table = by_field(kind, SEVERAL)
+        run(cluster, tmp_path / kind, table=table, decoding=JSON)
+    cluster.append(0, 3)
+    cluster.hours_per_offset = 0  # in 1970
+    for kind in TableKind:
+        run(cluster, tmp_path / kind, table=by_field(kind, SEVERAL), decoding=JSON)
+    rows = {}
+    with duckdb.connect() as connection:
+        source = f"read_parquet('{tmp_path}/parquet/orders/**/*.parquet', hive_partitioning = true)"
+        columns = 'timestamp_day::varchar, id_bucket::varchar, country_trunc, "partition", "offset"'
+        rows["parquet"] = connection.sql(f"select {columns} from {source}").fetchall()
+    names = ["timestamp_day", "id_bucket", "country_trunc", "partition", "offset"]
+    delta = DeltaTable(tmp_path / "delta" / "orders").to_pyarrow_table().select(names).to_pylist()
+    rows["delta"] = [(str(row["timestamp_day"]), str(row["id_bucket"]), *list(row.values())[2:]) for row in delta]
+    assert sorted(rows["parquet"], key=str) == sorted(rows["delta"], key=str)
+    assert sorted(row[3:] for row in rows["delta"]) == everything(cluster)
+    assert {row[0] for row in rows["delta"]} == {"2026-11-01", "2026-11-02", "2026-11-03", "1970-01-01"}
+    assert {row[2] for row in rows["delta"]} == {"DE", "A/", None}
+    compact_export(CompactRequest(target_bytes=1 << 20), DiskFiles(tmp_path / "iceberg"), StoppedClock())
+    with contextlib.closing(iceberg.default_catalog(tmp_path / "iceberg")) as catalog:
+        loaded = catalog.load_table(("kafka", "orders"))
+        fields = [str(field.transform) for field in loaded.spec().fields]
+        assert fields == ["day", "bucket[4]", "truncate[2]"]
+        everywhere = {task.file.file_path: task.file.partition for task in loaded.scan().plan_files()}
+        assert loaded.scan().to_arrow().num_rows == 22
+        for condition, count in (
+            ("value.id = 3", 2),
+            ("value.country = 'A/B'", 7),
+            ("timestamp < '1970-01-02T00:00:00+00:00'", 3),
+        ):
+            scan = loaded.scan(condition)
+            assert scan.to_arrow().num_rows == count
+            assert 0 < len(list(scan.plan_files())) < len(everywhere)
+        for path, partition in everywhere.items():
+            for row in pq.read_table(path.removeprefix("file://"), partitioning=None).to_pylist():
+                sources = (_units_of(row["timestamp"]), row["value"]["id"], row["value"]["country"])
+                expected = [
+                    field.transform.transform(loaded.schema().find_type(field.source_id))(source)
+                    for field, source in zip(loaded.spec().fields, sources, strict=True)
+                ]
+                assert [partition[place] for place in range(3)] == expected
+
+
+def test_a_partition_for_almost_every_record_is_warned_about_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster_reads, "MANY_PARTITIONS", 3)
+    cluster = international()
+    for count in (0, 6):
+        cluster.append(0, count)
+        report = run(cluster, tmp_path / "ids", table=by_field(field="id"), decoding=JSON)
+        expected = ["topic orders: --partition-by id has 3 partitions in a sample of 6 records, and each run writes"]
+        assert [warning[: len(expected[0])] for warning in report.warnings] == ([] if count else expected)
+    assert not run(cluster, tmp_path / "new", table=by_field(field="bucket(2,id)"), decoding=JSON).warnings
+
+
 @pytest.mark.parametrize("table", [by_field(), by_field(TableKind.DELTA)], ids=["parquet", "delta"])
 @pytest.mark.parametrize(
     ("countries", "partitions_max", "reason"),
@@ -321,21 +434,35 @@ def test_commits_of_undecoded_exports_name_their_dead_letters(tmp_path: Path, mo
     [
         ("price", "the decoded values of topic orders have no such field"),
         ("id.x", "have no such field"),
-        ("tags", "the field is a list, and must be boolean, date, int32, int64, string"),
+        ("tags", "tags is a list, and must be boolean, date, int32, int64, string"),
+        ("day(timestamp),bucket(4,price)", "have no such field"),
+        ("day(when)", r"when is string, and must be date, timestamp; truncate\(10,FIELD\) is the day of a text"),
+        ("truncate(2,tags)", "tags is a list, and must be int32, int64, string"),
     ],
 )
 def test_fields_that_cannot_be_partitions_are_refused_before_anything_is_written(
     tmp_path: Path, field: str, message: str
 ) -> None:
     cluster = filled()
-    cluster.value = lambda partition, offset: b'{"id": 1, "tags": ["a"]}'
+    cluster.value = lambda partition, offset: b'{"id": 1, "tags": ["a"], "when": "2026-11-01"}'
     with pytest.raises(UsageError, match=message):
         run(cluster, tmp_path / "new", table=by_field(field=field), decoding=JSON)
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
-    "by", [("offset",), ("value.Topic",), ("a..b",), ("none", "Europe/Berlin"), ("date", "Nowhere")]
+    "by",
+    [
+        ("offset",),
+        ("value.Topic",),
+        ("a..b",),
+        ("none", "Europe/Berlin"),
+        ("date", "Nowhere"),
+        ("day(timestamp)", "Europe/Berlin"),
+        *((by,) for by in ("", "a,", "a,,b", "day(", "day(a)b", "day(a,b)", "day(1,a)", "bucket(a)", "bucket(0,a)")),
+        *((by,) for by in ("bucket(9999999999,a)", "log(a)", "truncate(4,timestamp)", "timestamp", "a,x.A", "date,a")),
+        ("a,b,c,d,e,f",),
+    ],
 )
 def test_invalid_partitions_are_refused(by: tuple[str, ...]) -> None:
     with pytest.raises(UsageError):

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from kctl.errors import UsageError
+from kctl.tables.commits.existing import ExistingExport
 from kctl.tables.exec.outcome import BadRecords, DataLoss
 from kctl.tables.exec.schema.column_types import Format
 from kctl.tables.exec.selection.partitioning import Partitioning
@@ -138,6 +139,8 @@ def test_a_crash_at_any_step_loses_and_repeats_no_decoded_record(tmp_path: Path,
         assert_exact(cluster, folder, table)
         if table.kind is TableKind.PARQUET:
             assert misfits(folder) == sum("sometimes" in row["value_rest"] for row in with_rest(folder, table))
+        known = ExistingExport(DiskFiles(folder)).state().topics["orders"].misfits
+        assert sum(misfit.values for misfit in known) == len(with_rest(folder, table))
     assert step > 9
 
 

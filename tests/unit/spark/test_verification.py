@@ -224,6 +224,21 @@ def test_decoded_values_are_compared_whichever_columns_have_them(tmp_path: Path,
         assert (row.offset, row.difference) == (offset, "different")
 
 
+def test_bytes_beside_decoded_values_are_compared(tmp_path: Path, kind: TableKind) -> None:
+    """White space, the order of members and numbers with the same value are no difference of columns."""
+    cluster = Cluster(1)
+    cluster.value = with_changing_types
+    for count in (3, 5):
+        cluster.append(0, count)
+        run(cluster, tmp_path, table=TableOptions(kind=kind, keeps_raw=True), decoding=LENIENT)
+    found = verify(cluster, tmp_path)
+    assert (found.is_equal, found.warnings) == (True, [])
+    other = with_changing_types(0, 2).replace(b": ", b":")
+    cluster.value = lambda p, offset: other if offset == 2 else with_changing_types(p, offset)
+    row = only_different(verify(cluster, tmp_path))
+    assert (row.offset, row.difference, row.different) == (2, "different", 1)
+
+
 def test_hashes_equal_those_of_earlier_versions(tmp_path: Path) -> None:
     """Hashes of two runs, machines and versions can be compared."""
     found = verify(exported(filled(), tmp_path), tmp_path)

@@ -100,7 +100,8 @@ class BatchDecoder:
         misplaced: dict[Misplaced, Occurrences] = {}
         for name, (decoding, decoder) in self._decoders.items():
             decoded = decoder.decode(batch.column(name))
-            for field, array in zip(fields_of(name, decoding), decoded.arrays, strict=True):
+            fitted = [*decoded.arrays, batch.column(name)] if decoding.keeps_raw else decoded.arrays
+            for field, array in zip(fields_of(name, decoding), fitted, strict=True):
                 arrays[field.name] = array
             for index, reason in decoded.misfits.items():
                 reasons.setdefault(index, f"{name}: {reason}"[:REASON_CHARACTERS_MAX])

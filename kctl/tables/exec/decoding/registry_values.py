@@ -6,6 +6,7 @@ import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from datetime import date, datetime
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -23,8 +24,10 @@ from kctl.tables.exec.schema.column_types import (
     Type,
     alternative_name,
     alternatives,
+    decimal_of,
     is_alternative,
 )
+from kctl.tables.exec.schema.json_fields import has_digits
 from kctl.tables.exec.schema.schema_texts import schema_of_text
 
 _CONVERSION_ERRORS = (pa.ArrowException, TypeError, ValueError, OverflowError)
@@ -103,7 +106,7 @@ def _converter(type_: Type) -> _Convert | None:
             inner = {name: convert for name, field_type in fields if (convert := _converter(field_type)) is not None}
             named = dict(fields)
             several = {
-                name: (field_type, others)
+                name: {name: field_type, **{alternative_name(name, other): other for other in others}}
                 for name, field_type in fields
                 if not is_alternative(name, named) and (others := alternatives(name, named))
             }
@@ -113,13 +116,11 @@ def _converter(type_: Type) -> _Convert | None:
             def convert_struct(value: dict[str, Any] | None) -> dict[str, Any] | None:
                 if value is None:
                     return None
-                found = {name: inner[name](member) if name in inner else member for name, member in value.items()}
-                for name, (held, others) in several.items():
-                    if (member := found.get(name)) is not None and not _has(held, member):
-                        other = next((type_ for type_ in others if _has(type_, member)), None)
-                        if other is not None:
-                            found[name], found[alternative_name(name, other)] = None, member
-                return found
+                found = dict(value)
+                for name, columns in several.items():
+                    if (member := found.pop(name, None)) is not None:
+                        found[next((column for column in columns if _has(columns[column], member)), name)] = member
+                return {name: inner[name](member) if name in inner else member for name, member in found.items()}
 
             return convert_struct
         case ListOf(item):
@@ -153,7 +154,16 @@ def _has(type_: Type, value: Any) -> bool:
             return type_ == "timestamp"
         case date():
             return type_ == "date"
-    return isinstance(value, dict | list) and not isinstance(type_, str)
+        case Decimal():
+            number = decimal_of(type_) if isinstance(type_, str) else None
+            return number is not None and has_digits(value, *number)
+        case list() if isinstance(type_, ListOf):
+            return all(item is None or _has(type_.item, item) for item in value)
+        case dict() if isinstance(type_, MapOf):
+            return all(item is None or _has(type_.value, item) for item in value.values())
+        case dict() if isinstance(type_, Struct):
+            return value.keys() <= dict(type_.fields).keys()
+    return False
 
 
 _ENDS = {"int32": 2**31, "int64": 2**63}

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from kctl.admin.records.where import parse_where
 from kctl.tables.exec.decoding.batch_decoder import BatchDecoder
-from kctl.tables.exec.schema.column_types import Columns
+from kctl.tables.exec.schema.column_types import Columns, raw_name
 from kctl.tables.exec.selection.row_filter import (
     AnyOf,
     Comparison,
@@ -81,7 +81,7 @@ def projected(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([_array(batch.column(field.name), field) for field in schema], schema=schema)
 
 
-IDENTITY = frozenset({"topic", "partition", "offset", "incarnation"})
+IDENTITY = frozenset({"topic", "partition", "offset", "incarnation", raw_name("key"), raw_name("value")})
 """Columns that exports always have."""
 
 

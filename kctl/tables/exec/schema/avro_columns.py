@@ -18,9 +18,8 @@ from typing import Any
 from kctl.client.registry.schema import Schema, SchemaError
 from kctl.errors import UsageError
 from kctl.output.quantities import is_integer
-from kctl.tables.exec.schema.column_types import ListOf, MapOf, Struct, Type, TypeCount
+from kctl.tables.exec.schema.column_types import DECIMAL_PRECISION_MAX, ListOf, MapOf, Struct, Type, TypeCount
 
-DECIMAL_PRECISION_MAX = 38
 _TYPES = {
     "boolean": "boolean",
     "int": "int32",

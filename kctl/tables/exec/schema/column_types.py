@@ -33,9 +33,11 @@ EXPORT_SCHEMA_TYPES_MAX = bound(
 BINARY = "binary"
 STRING = "string"
 _SCALARS = ("int32", "int64", "float", "double", STRING, BINARY, "boolean")
-"""Types whose values tell which of these they have."""
+"""In the order in which they are tried for a value that the column of its field does not have."""
+_SUFFIX = re.compile(rf"{'|'.join(_SCALARS)}|date|timestamp|decimal_\d{{1,2}}_\d{{1,2}}|struct|list|map")
 VARIANT = "variant"
 """A value of JSON of any kind; only a whole key or value has this type."""
+DECIMAL_PRECISION_MAX = 38
 NAMES = {BINARY, STRING, VARIANT, "boolean", "int32", "int64", "float", "double", "date", "timestamp"}
 _DECIMAL = re.compile(r"decimal\((\d{1,2}),(\d{1,2})\)")
 _NAME = re.compile(r"[^ ,;{}()=.\x00-\x1f\x7f-\x9f\ud800-\udfff]{1,255}")
@@ -107,6 +109,8 @@ class Decoding:
     """Schemas of writers by their id in a registry; without header, one with the id NO_ID."""
     changes: ChangeFormat = ChangeFormat.NONE
     """How values describe changes; `type` is that of the rows."""
+    keeps_raw: bool = False
+    """Whether there is a column with the bytes of the record."""
 
     @property
     def has_rest(self) -> bool:
@@ -117,6 +121,11 @@ class Decoding:
     def has_changes(self) -> bool:
         """Whether what is decoded says what becomes of the row; otherwise it is the row."""
         return self.changes is not ChangeFormat.NONE
+
+    @property
+    def loses_bytes(self) -> bool:
+        """Whether the columns do not tell the bytes of the record: white space, order and schema ids are lost."""
+        return self.format not in {Format.BINARY, Format.STRING}
 
 
 NO_ID = -1
@@ -138,35 +147,62 @@ class Columns:
 UNDECODED = Columns()
 
 
-def alternative_name(name: str, type_: str) -> str:
-    """Return the name of the column for values of a field that have this type, and not that of its column."""
-    return f"{name}__{type_}"
+def raw_name(name: str) -> str:
+    """Return the name of the column with the bytes of keys or values."""
+    return f"{name}_raw"
 
 
-def alternatives(name: str, fields: Mapping[str, Type]) -> list[str]:
+def alternative_name(name: str, type_: Type) -> str:
+    """Return the name of the column for values of a field that have this type, and not that of its column.
+
+    It is price__double, price__decimal_9_2, price__list and so on.
+    """
+    match type_:
+        case Struct():
+            suffix = "struct"
+        case ListOf():
+            suffix = "list"
+        case MapOf():
+            suffix = "map"
+        case _:
+            number = decimal_of(type_)
+            suffix = f"decimal_{number[0]}_{number[1]}" if number else type_
+    return f"{name}__{suffix}"
+
+
+def alternatives(name: str, fields: Mapping[str, Type]) -> list[Type]:
     """Return the types of the columns beside that of a field, which have its values of other types."""
-    return [type_ for type_ in _SCALARS if fields.get(alternative_name(name, type_)) == type_]
+    scalars: list[Type] = [type_ for type_ in _SCALARS if fields.get(alternative_name(name, type_)) == type_]
+    others = [
+        type_
+        for column, type_ in fields.items()
+        if type_ not in _SCALARS and column.startswith(f"{name}__") and column == alternative_name(name, type_)
+    ]
+    return [*scalars, *others]
 
 
 def is_alternative(name: str, fields: Mapping[str, object]) -> bool:
     """Return whether a field has the name of an alternative of another field."""
-    base, _, type_ = name.rpartition("__")
-    return base in fields and type_ in _SCALARS
+    base, _, suffix = name.rpartition("__")
+    return base in fields and _SUFFIX.fullmatch(suffix) is not None
 
 
-def _alternative(held: Type, new: Type, *, has_rest: bool) -> str | None:
-    """Return the type of which a field with a column of type `held` needs another column for values of type `new`.
+def _alternative(held: Type, new: Type, *, has_rest: bool) -> Type | None:
+    """Return the type of which a field with a column of type `held` needs another column for values of type `new`."""
+    return None if _holds(held, new, has_rest=has_rest) or new == Struct() else new
+
+
+def _holds(held: Type, new: Type, *, has_rest: bool) -> bool:
+    """Return whether a column of type `held`, whose structs get more fields, has all values of type `new`.
 
     Whole numbers of JSON that no double has are in the rest, if there is one.
     """
-    if (
-        not isinstance(new, str)
-        or new not in _SCALARS
-        or held == new
-        or (isinstance(held, str) and held not in _SCALARS)
-    ):
-        return None
-    return None if (held, new) in _HELD or (has_rest and (held, new) == ("double", "int64")) else new
+    match held, new:
+        case Struct(), Struct():
+            return True
+        case (ListOf(inner), ListOf(other)) | (MapOf(inner), MapOf(other)):
+            return _holds(inner, other, has_rest=has_rest)
+    return held == new or (held, new) in _HELD or (has_rest and (held, new) == ("double", "int64"))
 
 
 def is_column_name(name: str) -> bool:
@@ -214,6 +250,7 @@ def decoding_to_json(decoding: Decoding) -> dict[str, Any]:
         "is_strict": decoding.is_strict,
         "schemas": {str(schema_id): text for schema_id, text in decoding.schemas},
         **({} if decoding.changes is ChangeFormat.NONE else {"changes": decoding.changes.value}),
+        **({"keeps_raw": True} if decoding.keeps_raw else {}),
     }
 
 
@@ -239,6 +276,7 @@ def decoding_from_json(document: Any) -> Decoding:
         document["is_strict"],
         tuple((int(schema_id), text) for schema_id, text in document["schemas"].items()),
         ChangeFormat(document.get("changes", ChangeFormat.NONE)),
+        document.get("keeps_raw", False),
     )
 
 
@@ -246,18 +284,20 @@ def extended(held: Type, new: Type, name: str, *, is_strict: bool = True, widens
     """`held` with the fields that only `new` has.
 
     `widens`: no file has the type yet, so that numbers may get a wider type.  If the types of a field differ
-    otherwise, it keeps the first one, and the struct gets an alternative for the second.  If that is no scalar, or the
-    types are not those of fields, UsageError is raised with `is_strict`; else the first one remains.
+    otherwise, it keeps the first one, and the struct gets an alternative for the second.  If the types are not those of
+    fields, or of an alternative, UsageError is raised with `is_strict`; else the first one remains.
     """
     match held, new:
         case Struct(fields), Struct(more):
+            names = dict(fields)
             added = dict(more)
             merged = []
             for child, type_ in fields:
                 other = added.pop(child, type_)
-                is_widened = widens and frozenset({type_, other}) in _WIDER
-                if not is_widened and (alternative := _alternative(type_, other, has_rest=not is_strict)):
-                    added.setdefault(alternative_name(child, alternative), alternative)
+                is_final = (widens and _wider(type_, other)) or is_alternative(child, names)
+                if not is_final and (alternative := _alternative(type_, other, has_rest=not is_strict)):
+                    column = alternative_name(child, alternative)
+                    added[column] = _together(column, alternative, added, f"{name}.{child}", is_strict=is_strict)
                     other = type_
                 merged.append((child, extended(type_, other, f"{name}.{child}", is_strict=is_strict, widens=widens)))
             return Struct((*merged, *_without_case_twins(merged, added)))
@@ -265,16 +305,33 @@ def extended(held: Type, new: Type, name: str, *, is_strict: bool = True, widens
             return ListOf(extended(item, other, f"{name}[]", is_strict=is_strict, widens=widens))
         case MapOf(value), MapOf(other):
             return MapOf(extended(value, other, f"{name}[]", is_strict=is_strict, widens=widens))
-    if held == new:
-        return held
-    if widens and isinstance(held, str) and isinstance(new, str) and (wider := _WIDER.get(frozenset({held, new}))):
+    if widens and (wider := _wider(held, new)):
         return wider
+    if _holds(held, new, has_rest=not is_strict):
+        return held
     if is_strict:
         raise UsageError(
             f"column {name} is {kind_of(held)} and would become {kind_of(new)}: types of columns do not change; use "
             "a schema with the former type, or export to another folder"
         )
     return held
+
+
+def _together(name: str, type_: Type, added: Mapping[str, Type], path: str, *, is_strict: bool) -> Type:
+    """Return the type of an alternative that may be there already."""
+    return extended(added[name], type_, path, is_strict=is_strict) if name in added else type_
+
+
+def _wider(held: Type, new: Type) -> str | None:
+    """Return the number type that has all values of two others; None if there is none."""
+    if not isinstance(held, str) or not isinstance(new, str) or held == new:
+        return None
+    decimals = [number for number in map(decimal_of, (held, new)) if number]
+    if len(decimals) == 2:
+        scale = max(scale for _, scale in decimals)
+        precision = max(precision - scale for precision, scale in decimals) + scale
+        return f"decimal({precision},{scale})" if precision <= DECIMAL_PRECISION_MAX else None
+    return _WIDER.get(frozenset({held, new}))
 
 
 def _without_case_twins(held: list[tuple[str, Type]], added: dict[str, Type]) -> list[tuple[str, Type]]:

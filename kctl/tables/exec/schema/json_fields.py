@@ -163,10 +163,12 @@ def _divided_object(
         if name in fields and not is_alternative(name, fields):
             count = len(misplaced)
             fitting[name], left = divided(member, fields[name], f"{path}.{name}", misplaced)
-            if left is not NOTHING and (other := _alternative(name, member, fields)):
+            if left is not NOTHING and (found := _in_alternative(name, member, fields, path)):
                 del misplaced[count:]
-                fitting[name], fitting[alternative_name(name, other)] = None, _converted(member, other)
-                left = NOTHING
+                fitting[name] = None
+                fitting[found.column] = found.value
+                left = found.rest
+                misplaced += found.misplaced
         elif member is not None:
             left = member
             misplaced.append(Misplaced(f"{path}.{name[:NAME_CHARACTERS_MAX]}", ""))
@@ -175,9 +177,23 @@ def _divided_object(
     return fitting, rest or NOTHING
 
 
-def _alternative(name: str, value: Any, fields: Mapping[str, Type]) -> str | None:
-    """Return the type of the column with other values of a member that the value fits."""
-    return next((type_ for type_ in alternatives(name, fields) if _fits(value, type_)), None)
+class _Found(NamedTuple):
+    """A value in an alternative of its field; an object may have members without a column."""
+
+    column: str
+    value: Any
+    rest: Any
+    misplaced: list[Misplaced]
+
+
+def _in_alternative(name: str, value: Any, fields: Mapping[str, Type], path: str) -> _Found | None:
+    """Divide a value by the first of the other columns of its field that it fits."""
+    for type_ in alternatives(name, fields):
+        column, places = alternative_name(name, type_), list[Misplaced]()
+        fitting, rest = divided(value, type_, f"{path}.{name}", places)
+        if rest is NOTHING or (isinstance(type_, Struct) and isinstance(value, dict)):
+            return _Found(column, fitting, rest, places)
+    return None
 
 
 def _converted(value: Any, type_: str) -> Any:
@@ -206,14 +222,14 @@ def _fits(value: Any, type_: str) -> bool:
             return type_ == "binary"
         case Decimal():
             number = decimal_of(type_)
-            return number is not None and _has_digits(value, *number)
+            return number is not None and has_digits(value, *number)
     return False
 
 
 _INTEGER_ENDS = {"int32": 2**31, "int64": _INT64_END}
 
 
-def _has_digits(value: Decimal, precision: int, scale: int) -> bool:
+def has_digits(value: Decimal, precision: int, scale: int) -> bool:
     """Return whether a decimal type has the number without rounding it."""
     _, digits, exponent = value.as_tuple()
     return isinstance(exponent, int) and -exponent <= scale and len(digits) + exponent <= precision - scale

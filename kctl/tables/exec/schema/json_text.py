@@ -40,6 +40,9 @@ class Number(float):
 class _NegativeZero(int):
     """The number -0, which compares as 0."""
 
+    def __float__(self) -> float:
+        return -0.0
+
 
 NEGATIVE_ZERO: Final = _NegativeZero()
 

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from kctl.tables.exec.schema.arrow_types import TIMESTAMP, arrow_type
-from kctl.tables.exec.schema.column_types import UNDECODED, Columns, Decoding, Struct
+from kctl.tables.exec.schema.column_types import UNDECODED, Columns, Decoding, Struct, raw_name
 from kctl.tables.exec.selection.row_selection import COLUMNS, HEADER_LIST, MAP, HeaderForm
 from kctl.tables.exec.selection.upserts import CHANGE, KEY_ID
 
@@ -160,13 +160,15 @@ def schema(
 
 
 def fields_of(name: str, decoding: Decoding) -> list[pa.Field]:
-    """Return the columns of keys or values: `name`, and `name_rest` with JSON of what has no column.
+    """Return the columns of keys or values: `name`, `name_rest` with JSON of what has no column, and `name_raw` with
+    the bytes of records.
 
     Values that describe changes have the column `change` too.  A struct without fields, which files cannot have, is
     left out until a field is known.
     """
     fields = [] if decoding.type == Struct() else [pa.field(name, arrow_type(decoding.type))]
     fields += [pa.field(f"{name}_rest", pa.string())] if decoding.has_rest else []
+    fields += [pa.field(raw_name(name), pa.binary())] if decoding.keeps_raw else []
     return [*fields, CHANGE_FIELD] if decoding.has_changes and name == "value" else fields
 
 

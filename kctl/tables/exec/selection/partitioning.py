@@ -3,6 +3,7 @@
 DIR/orders/date=2026-11-23/hour=07/...        --partition-by hour
 DIR/orders/country=A%2FB/...                  --partition-by country, a field of the decoded values
 DIR/orders/country=__HIVE_DEFAULT_PARTITION__/...    null, or the empty string
+DIR/orders/timestamp_day=2026-11-23/id_bucket=5/...  --partition-by day(timestamp),bucket(16,id)
 """
 
 from __future__ import annotations
@@ -14,16 +15,28 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from kctl.errors import UsageError
 from kctl.tables.exec.schema.column_types import Columns, Struct, Type, check_path, kind_of
+from kctl.tables.exec.selection.transforms import SOURCE_TYPES, Term, parse_terms
 
 NONE, DATE, HOUR = "none", "date", "hour"
-PARTITION_COLUMNS_MAX = 2
+PARTITION_COLUMNS_MAX = 5
 HOUR_US = 3_600_000_000
 NULL_NAME = "__HIVE_DEFAULT_PARTITION__"
 NAME_BYTES_MAX = 255
 """Of a directory in common file systems."""
-FIELD_TYPES = frozenset({"string", "boolean", "int32", "int64", "date"})
 TAKEN_NAMES = frozenset(
-    {"key", "key_rest", "value", "value_rest", "topic", "partition", "offset", "timestamp", "timestamptype"}
+    {
+        "key",
+        "key_rest",
+        "key_raw",
+        "value",
+        "value_rest",
+        "value_raw",
+        "topic",
+        "partition",
+        "offset",
+        "timestamp",
+        "timestamptype",
+    }
     | {"headers", "incarnation"}
 )
 """Columns of the files in lower case; readers disagree about a column that is in both, the path and the file."""
@@ -40,7 +53,7 @@ class Partitioning:
     """The option --partition-by.  Raises UsageError."""
 
     by: str = NONE
-    """none, date, hour, or the path of a field in the decoded value."""
+    """none, date, hour, the path of a field in the decoded value, or a list of transforms and fields."""
     time_zone: str = "UTC"
 
     def __post_init__(self) -> None:
@@ -53,12 +66,13 @@ class Partitioning:
                 raise UsageError(
                     f"--time-zone {self.time_zone}: no such time zone; use a name such as Europe/Berlin"
                 ) from None
-        if self.field and not all(self.field):
-            raise UsageError(f"--partition-by {self.by}: use date, hour or the name of a field of the values")
-        if self.field and self.field[-1].lower() in TAKEN_NAMES:
-            raise UsageError(
-                f"--partition-by {self.by}: the files have a column {self.field[-1]}, which may not be a partition too"
-            )
+        if len(self.terms) > PARTITION_COLUMNS_MAX:
+            raise UsageError(f"--partition-by {self.by}: at most {PARTITION_COLUMNS_MAX} partitions are possible")
+        for term in self.terms:
+            if term.column.lower() in TAKEN_NAMES:
+                raise UsageError(
+                    f"--partition-by {self.by}: the files have a column {term.column}, which may not be a partition too"
+                )
 
     def __bool__(self) -> bool:
         """Return whether there are partitions."""
@@ -70,20 +84,31 @@ class Partitioning:
         return {DATE: 24 * HOUR_US, HOUR: HOUR_US}.get(self.by, 0)
 
     @property
-    def field(self) -> tuple[str, ...]:
-        """The path of the field below `value`; empty for partitions by time."""
-        return () if self.by in {NONE, DATE, HOUR} else tuple(self.by.removeprefix("value.").split("."))
+    def terms(self) -> tuple[Term, ...]:
+        """The transforms and fields; empty for date and hour, which are days and hours of a time zone."""
+        return () if self.by in {NONE, DATE, HOUR} else parse_terms(self.by)
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The partition columns: a date and an hour from 0 to 23, or the name of the field."""
-        return {NONE: (), DATE: ("date",), HOUR: ("date", "hour")}.get(self.by) or self.field[-1:]
+        """The partition columns: a date and an hour from 0 to 23, or those of the terms."""
+        times = {NONE: (), DATE: ("date",), HOUR: ("date", "hour")}.get(self.by)
+        return tuple(term.column for term in self.terms) if times is None else times
 
-    def field_type(self, topic: str, columns: Columns) -> Type:
-        """Return the type of the field.  Raises UsageError if there is no such field, or it is not suitable."""
-        type_ = columns.value.type
-        check_path(("value", *self.field), type_, f"--partition-by {self.by}")
-        for name in self.field:
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The columns of the export that decide about the partition."""
+        return ("timestamp",) if self.unit_us else tuple(term.path for term in self.terms)
+
+    def check(self, topic: str, columns: Columns) -> None:
+        """Raise UsageError if a field does not exist, or is not suitable."""
+        for term in self.terms:
+            if not term.is_of_record:
+                self._check_type(term, topic, columns)
+
+    def _check_type(self, term: Term, topic: str, columns: Columns) -> None:
+        type_: Type = columns.value.type
+        check_path(("value", *term.source), type_, f"--partition-by {self.by}")
+        for name in term.source:
             found = dict(type_.fields).get(name) if isinstance(type_, Struct) else None
             if found is None:
                 raise UsageError(
@@ -91,11 +116,11 @@ class Partitioning:
                     "without this option shows the fields"
                 )
             type_ = found
-        if type_ not in FIELD_TYPES:
+        if type_ not in (suitable := SOURCE_TYPES[term.transform]):
             raise UsageError(
-                f"--partition-by {self.by}: the field is {kind_of(type_)}, and must be {', '.join(sorted(FIELD_TYPES))}"
+                f"--partition-by {self.by}: {'.'.join(term.source)} is {kind_of(type_)}, and must be "
+                f"{', '.join(sorted(suitable))}{_TIME_HINT if type_ == 'string' and term.is_time else ''}"
             )
-        return type_
 
     def names(self, values: Values) -> list[str]:
         """Return the directories of a partition."""
@@ -122,6 +147,7 @@ class Partitioning:
         return f"{stem}+{text}{dot}{suffix}"
 
 
+_TIME_HINT = "; truncate(10,FIELD) is the day of a text such as 2026-11-30T07:00:00Z, truncate(7,FIELD) its month"
 NO_PARTITIONS = Partitioning()
 
 

@@ -41,9 +41,9 @@ class RowSelection:
                 type_of(tuple(name.split(".")), columns, "--select")
             elif not include_headers:
                 raise UsageError("--select: headers requires --include-headers")
-        source = ".".join(("value", *partition_by.field)) if partition_by.field else "timestamp"
-        if self.select and partition_by and not any(f"{source}.".startswith(f"{name}.") for name in self.select):
-            raise UsageError(f"--select leaves out {source}, which --partition-by needs: add it")
+        for source in partition_by.sources if self.select else ():
+            if not any(f"{source}.".startswith(f"{name}.") for name in self.select):
+                raise UsageError(f"--select leaves out {source}, which --partition-by needs: add it")
 
 
 ALL_ROWS = RowSelection()

@@ -6,7 +6,7 @@ The path of a file is a function of the planned path and the partition, so a tas
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import NamedTuple
@@ -23,6 +23,7 @@ from kctl.tables.exec.file_task import FileTask
 from kctl.tables.exec.outcome import OTHER_REASONS, REASONS_MAX, WrittenFile
 from kctl.tables.exec.selection.columns import CALENDAR_US
 from kctl.tables.exec.selection.partitioning import HOUR, HOUR_US, Partitioning, Values
+from kctl.tables.exec.selection.transforms import Term
 from kctl.tables.exec.targets.files import Files
 from kctl.tables.exec.targets.writer import ROW_GROUP_BYTES, ParquetFile, footer
 
@@ -54,17 +55,50 @@ def by_partition(batch: pa.RecordBatch, partitioning: Partitioning) -> Iterator[
     if not partitioning:
         yield (), batch
         return
-    keys = _units(batch, partitioning) if partitioning.unit_us else _field(batch, partitioning)
-    encoded = keys.dictionary_encode(null_encoding="encode")
-    dictionary = encoded.dictionary
-    if len(dictionary) == 1:
-        yield _values(dictionary[0], partitioning), batch
+    if partitioning.unit_us:
+        units = _units(batch, partitioning).dictionary_encode()
+        found, codes = [_values(unit, partitioning) for unit in units.dictionary], units.indices.to_numpy()
+    else:
+        found, codes = _places(batch, partitioning.terms)
+    if len(found) == 1:
+        yield found[0], batch
         return
-    codes = encoded.indices.to_numpy()
     order = np.argsort(codes, kind="stable")
-    ends = np.searchsorted(codes[order], np.arange(len(dictionary)), side="right")
-    for key, rows in zip(dictionary, np.split(order, ends[:-1]), strict=True):
-        yield _values(key, partitioning), batch.take(pa.array(rows))  # a copy, so that each part can be freed
+    ends = np.searchsorted(codes[order], np.arange(len(found)), side="right")
+    for values, rows in zip(found, np.split(order, ends[:-1]), strict=True):
+        yield values, batch.take(pa.array(rows))  # a copy, so that each part can be freed
+
+
+def _places(batch: pa.RecordBatch, terms: Sequence[Term]) -> tuple[list[Values], NDArray[np.int64]]:
+    """Return the partitions in the order in which they occur, and the number of that of each record."""
+    columns = [_texts(batch, term) for term in terms]
+    codes = np.zeros(batch.num_rows, np.int64)
+    for texts, numbers in columns:
+        codes = codes * len(texts) + numbers
+        _, codes = np.unique(codes, return_inverse=True)  # small again
+    _, firsts, codes = np.unique(codes, return_index=True, return_inverse=True)
+    rank = np.argsort(np.argsort(firsts))
+    values = [tuple(texts[numbers[first]] for texts, numbers in columns) for first in np.sort(firsts).tolist()]
+    return values, rank[codes]
+
+
+def _texts(batch: pa.RecordBatch, term: Term) -> tuple[list[str | None], NDArray[np.int64]]:
+    """Return the different values of a term, and the number of that of each record."""
+    if term.is_of_record:
+        source = batch.column("timestamp")
+    else:
+        source = pc.struct_field(batch.column("value"), list(term.source))
+    if is_time := pa.types.is_timestamp(source.type):
+        times = pc.fill_null(source.cast(pa.int64()), 0).to_numpy()
+        hours = np.floor_divide(np.clip(times, CALENDAR_US.start, CALENDAR_US.stop - 1), HOUR_US)
+        source = pa.array(hours, mask=pc.is_null(source).to_numpy(zero_copy_only=False))
+    encoded = source.dictionary_encode(null_encoding="encode")
+    values = encoded.dictionary.to_pylist()
+    if is_time:
+        values = [None if hour is None else str(np.datetime64(hour, "h")) for hour in values]
+    numbers: dict[str | None, int] = {}
+    of_code = [numbers.setdefault(term.text_of(value), len(numbers)) for value in values]
+    return list(numbers), np.array(of_code, np.int64)[encoded.indices.to_numpy()]
 
 
 def _units(batch: pa.RecordBatch, partitioning: Partitioning) -> pa.Array:
@@ -102,18 +136,9 @@ def _utc_offset_us(time_us: int, zone: ZoneInfo) -> int:
     return offset // timedelta(microseconds=1)
 
 
-def _field(batch: pa.RecordBatch, partitioning: Partitioning) -> pa.Array:
-    return pc.struct_field(batch.column("value"), list(partitioning.field))
-
-
-def _values(key: pa.Scalar, partitioning: Partitioning) -> Values:
-    value = key.as_py()
-    if partitioning.unit_us:
-        time = np.datetime64(value, "h" if partitioning.by == HOUR else "D")
-        return tuple(str(time).split("T"))
-    if isinstance(value, bool):
-        return ("true" if value else "false",)
-    return (None if value is None else str(value),)
+def _values(unit: pa.Scalar, partitioning: Partitioning) -> Values:
+    time = np.datetime64(unit.as_py(), "h" if partitioning.by == HOUR else "D")
+    return tuple(str(time).split("T"))
 
 
 GATHERED_BYTES_MAX = 2 * ROW_GROUP_BYTES

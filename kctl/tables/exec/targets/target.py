@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,6 +12,9 @@ from kctl.errors import KctlError, UsageError
 from kctl.tables.exec.targets.files import DiskFiles, Files
 
 STORE_SCHEMES = ("s3", "gs", "az")
+OLDEST_VERSIONS = {"deltalake": (1, 6), "obstore": (0, 12), "pyiceberg": (0, 12)}
+"""As in pyproject.toml.  With earlier versions of two of them, records would be exported again or look lost: deltalake
+leaves the offsets out of commits that append, and obstore opens other files than those of a folder in a bucket."""
 PYARROW_WITH_VARIANTS = 22
 """Version 21 refuses files with the logical type VARIANT."""
 
@@ -57,6 +61,18 @@ def is_object_store(target: str) -> bool:
     return "://" in target
 
 
+def require_package(package: str, *, extra: str) -> None:
+    """Raise PackageMissing without the package, or with a version of it that is too old."""
+    if find_spec(package) is None:
+        raise PackageMissing(f"{package} missing: pip install 'kctl-kafka[{extra}]'")
+    oldest, installed = OLDEST_VERSIONS[package], version(package)
+    if tuple(int(number) for number in re.findall(r"\d+", installed)[:2]) < oldest:
+        raise PackageMissing(
+            f"{package} {installed} is too old, {'.'.join(map(str, oldest))} or later is needed: "
+            f"pip install --upgrade {package}"
+        )
+
+
 def require_arrow() -> None:
     """Raise PackageMissing without the packages that read and write files."""
     for package in ("pyarrow", "numpy"):
@@ -78,8 +94,7 @@ def open_files(target: str) -> Files:
     """Return the files of a target.  Raises PackageMissing, and StoreFailed for invalid settings of the store."""
     if not is_object_store(target):
         return DiskFiles(Path(target))
-    if find_spec("obstore") is None:
-        raise PackageMissing("obstore missing: pip install 'kctl-kafka[objectstore]'")
+    require_package("obstore", extra="objectstore")
     from kctl.tables.exec.targets.object_files import ObjectFiles  # noqa: PLC0415 - needs an optional package
 
     return ObjectFiles(target)
