@@ -20,7 +20,10 @@ from typing import Any
 
 from kctl.config.properties import parse_properties
 from kctl.security.jaas import parse_jaas
+from kctl.server.process.starting import TEST_CONTROL
 from kctl.system.operating_system import module_command
+from kctl.testing.brokers.control import Control, ControlFailed
+from kctl.testing.brokers.faults import BrokerClock, BrokerFaults
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
@@ -39,7 +42,7 @@ class BrokerFailed(RuntimeError):
     """The broker did not start or stop; the text ends with the last lines of its output."""
 
 
-class BrokerProcess:
+class BrokerProcess(BrokerFaults):
     """A broker process; the fixtures return it started.
 
     `bootstrap_servers`, `listeners` and the contents of `data_dir` stay the same over restarts.
@@ -52,11 +55,12 @@ class BrokerProcess:
         *,
         port: int | None = None,
         secure: bool = False,
+        control: bool = False,
     ) -> None:
         """`properties` are Kafka properties by name; port 0, the default, selects a free port, also in `listeners`.
 
-        With `secure` the listener has TLS and SCRAM, with the user `admin`; `listeners` can add others.  Raises
-        ValueError for a `port` beside `listeners`.
+        With `secure` the listener has TLS and SCRAM, with the user `admin`; `listeners` can add others.  With
+        `control` the methods of BrokerFaults can be used.  Raises ValueError for a `port` beside `listeners`.
         """
         self.data_dir = data_dir
         self.properties = {**TEST_PROPERTIES, **(properties or {})}
@@ -67,6 +71,8 @@ class BrokerProcess:
         self.listeners: dict[str, str] = {}
         """host:port by the name of the listener, as they are advertised."""
         self.secure = secure
+        self.clock = BrokerClock(self.ask)
+        self._control = Control() if control else None
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -150,12 +156,23 @@ class BrokerProcess:
         for name, value in self.properties.items():
             command += ["-o", f"{name}={value}"]
         before = len(self.output)
+        environment = {**os.environ}
+        if self._control is not None:
+            environment[TEST_CONTROL] = str(self._control.path)
         with self._output_path.open("ab") as output:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                env=environment,
             )
         try:
             self._take(self._wait_until_announced(self._process, timeout_s))
+            if self._control is not None:
+                self._seen_requests = 0
+                self.clock.restore()
         except BaseException:
             self.kill()
             raise
@@ -177,6 +194,8 @@ class BrokerProcess:
             process.kill()
             process.wait()
             raise BrokerFailed(f"the broker has not stopped in {timeout_s:.0f} s:\n{self._tail()}") from None
+        finally:
+            self._close_control()
         if status != 0:
             raise BrokerFailed(f"the broker ended with status {status}:\n{self._tail()}")
 
@@ -186,6 +205,7 @@ class BrokerProcess:
         if process is not None:
             process.kill()
             process.wait()
+        self._close_control()
 
     def pause(self) -> None:
         """Stop the process without ending it (SIGSTOP): its connections stay open, and nothing is answered."""
@@ -201,6 +221,19 @@ class BrokerProcess:
         """Stop the broker, if it is running, and start it on the same port with the same data."""
         self.stop()
         self.start()
+
+    def ask(self, command: str, **arguments: object) -> dict[str, Any]:
+        """Send a command to the broker; see kctl/server/process/test_control.
+
+        Raises ValueError if it is refused, ControlFailed if the broker does not run or was not started with `control`.
+        """
+        if self._control is None:
+            raise ControlFailed(f"{command}: the broker needs control=True")
+        return self._control.ask(command, **arguments)
+
+    def _close_control(self) -> None:
+        if self._control is not None:
+            self._control.close()
 
     def _take(self, announced: Mapping[str, Any]) -> None:
         """Keep the addresses: the next start uses the same ports."""

@@ -13,15 +13,18 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self
 
 from kctl.admin import AdminClient, AdminConfig
 from kctl.model import TopicPartition
 from kctl.testing.brokers.broker_process import START_TIMEOUT_S, BrokerProcess, ZooKeeperProcess, wait_until
+from kctl.testing.brokers.control import ControlFailed
+from kctl.testing.brokers.faults import BrokerClock
+from kctl.testing.brokers.relay import Relay
 
 BROKERS_MAX = 100
 
@@ -67,13 +70,14 @@ class KafkaBroker(_Block, BrokerProcess):
         data_dir: Path | str | None = None,
         port: int | None = None,
         secure: bool = False,
+        control: bool = False,
     ) -> None:
         """`properties` are Kafka's, by name.  Without `data_dir` a temporary folder is used and removed at the end.
 
         Raises ValueError for a `port` beside `listeners`.
         """
         self._temporary = tempfile.TemporaryDirectory(prefix="kctl-broker-") if data_dir is None else None
-        super().__init__(_folder(data_dir, self._temporary), properties, port=port, secure=secure)
+        super().__init__(_folder(data_dir, self._temporary), properties, port=port, secure=secure, control=control)
 
     def start(self, *, timeout_s: float = START_TIMEOUT_S) -> None:
         """Start the broker and return when it serves.  Raises BrokerFailed."""
@@ -88,6 +92,20 @@ class KafkaBroker(_Block, BrokerProcess):
                 self._temporary.cleanup()
 
 
+class ClusterClock:
+    """The clocks of all brokers of a cluster."""
+
+    def __init__(self, clocks: Sequence[BrokerClock]) -> None:
+        self._clocks = clocks
+
+    def advance(
+        self, *, days: float = 0, hours: float = 0, minutes: float = 0, seconds: float = 0, milliseconds: float = 0
+    ) -> None:
+        """Set all clocks forward; see BrokerClock.advance."""
+        for clock in self._clocks:
+            clock.advance(days=days, hours=hours, minutes=minutes, seconds=seconds, milliseconds=milliseconds)
+
+
 class KafkaCluster(_Block):
     """Several brokers with one ZooKeeper, each a process: stop, kill, pause and restart any of `brokers`.
 
@@ -100,10 +118,12 @@ class KafkaCluster(_Block):
         properties: Mapping[str, str] | None = None,
         *,
         data_dir: Path | str | None = None,
+        control: bool = False,
     ) -> None:
         """`properties` are Kafka's, by name, for all brokers.  The id of a broker is its index in `brokers`.
 
-        Raises ValueError for properties that differ between brokers.
+        With `control`, each broker has the methods of BrokerFaults, and brokers can be cut off.  Raises ValueError for
+        properties that differ between brokers.
         """
         if not 1 <= brokers <= BROKERS_MAX:
             raise ValueError(f"brokers must be 1 to {BROKERS_MAX}, not {brokers}")
@@ -117,9 +137,11 @@ class KafkaCluster(_Block):
 
         shared = {**defaults_for(brokers), "group.initial.rebalance.delay.ms": "0", **(properties or {})}
         self.brokers = tuple(
-            BrokerProcess(folder / f"broker-{number}", {**shared, "broker.id": str(number)})
+            BrokerProcess(folder / f"broker-{number}", {**shared, "broker.id": str(number)}, control=control)
             for number in range(brokers)
         )
+        self.clock = ClusterClock([broker.clock for broker in self.brokers])
+        self._relays = tuple(Relay() for _ in self.brokers) if control else ()
 
     @property
     def bootstrap_servers(self) -> str:
@@ -138,6 +160,9 @@ class KafkaCluster(_Block):
         stopped = [broker for broker in self.brokers if not broker.is_running]
         for broker in stopped:
             broker.properties["zookeeper.connect"] = self.zookeeper.address
+        for broker, relay in zip(self.brokers, self._relays, strict=False):
+            relay.start(self.zookeeper.port)
+            broker.properties["zookeeper.connect"] = relay.address
         with ThreadPoolExecutor(len(self.brokers)) as starters:
             for started in [starters.submit(broker.start) for broker in stopped]:
                 started.result()
@@ -154,8 +179,33 @@ class KafkaCluster(_Block):
         try:
             self.stop()
         finally:
+            for relay in self._relays:
+                relay.close()
             if self._temporary is not None:
                 self._temporary.cleanup()
+
+    def partition(self, broker: int, other: int | Literal["zookeeper"]) -> None:
+        """Let all packets between two brokers, or a broker and the ZooKeeper, be lost until `heal`.
+
+        Clients reach all brokers, and other brokers reach both.  Needs `control=True`: ControlFailed without it.
+        """
+        if other == "zookeeper":
+            if not self._relays:
+                raise ControlFailed("partition: the cluster needs control=True")
+            self._relays[broker].cut()
+            return
+        if broker == other:
+            raise ValueError(f"broker {broker} cannot be cut off from itself")
+        for one, two in ((broker, other), (other, broker)):
+            self.brokers[one].ask("cut", addresses=list(self.brokers[two].listeners.values()))
+
+    def heal(self) -> None:
+        """End all partitions of the network."""
+        for relay in self._relays:
+            relay.heal()
+        for broker in self.brokers:
+            if broker.is_running:
+                broker.ask("heal")
 
     def leader(self, topic: str, partition: int) -> int:
         """Return the broker that leads a partition, -1 if there is none.  Raises ApiError."""
