@@ -31,6 +31,7 @@ class Subject(Enum):
     COMMANDS = "Commands and clients"
     REPORTS = "Reports about a broker"
     EXPORTS = "Exports"
+    TESTS = "Brokers of tests"
 
 
 class Limit(NamedTuple):

@@ -14,11 +14,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kctl.testing.brokers.broker_process import BrokerFailed
+    from kctl.testing.brokers.control import ControlFailed
     from kctl.testing.brokers.kafka import KafkaBroker, KafkaCluster
 
-__all__ = ["BrokerFailed", "KafkaBroker", "KafkaCluster"]
+__all__ = ["BrokerFailed", "ControlFailed", "KafkaBroker", "KafkaCluster"]
 
-_MODULES = {"BrokerFailed": "brokers.broker_process", "KafkaBroker": "brokers.kafka", "KafkaCluster": "brokers.kafka"}
+_MODULES = {
+    "ControlFailed": "brokers.control",
+    "BrokerFailed": "brokers.broker_process",
+    "KafkaBroker": "brokers.kafka",
+    "KafkaCluster": "brokers.kafka",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _INI = "kafka_broker_properties"
 _SCOPE = "kafka_broker_scope"
+_CONTROL = "kafka_broker_control"
 _OPTION = "--kafka-broker-property"
 _TOPIC = "kafka_topic"
 _TOPIC_NAME_CHARACTERS_MAX = 200
@@ -37,6 +38,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini(
         _SCOPE, "how long kafka_broker and kafka_cluster live: session, module or function", default="session"
     )
+    parser.addini(_CONTROL, "whether kafka_broker and kafka_cluster have faults on demand", type="bool", default=False)
     parser.getgroup("kctl").addoption(
         _OPTION,
         action="append",
@@ -71,7 +73,12 @@ def kafka_broker(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathF
     from kctl.testing.brokers.broker_process import BrokerProcess  # noqa: PLC0415 - only who uses it pays for it
 
     warm = None if _scope("kafka_broker", pytestconfig) == "session" else _warm(pytestconfig)
-    broker = BrokerProcess(tmp_path_factory.mktemp("kafka-broker"), _properties(pytestconfig), warm=warm)
+    broker = BrokerProcess(
+        tmp_path_factory.mktemp("kafka-broker"),
+        _properties(pytestconfig),
+        warm=warm,
+        control=pytestconfig.getini(_CONTROL),
+    )
     broker.start()
     yield broker
     broker.stop()
@@ -99,7 +106,9 @@ def kafka_cluster(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPath
     from kctl.testing.brokers.kafka import KafkaCluster  # noqa: PLC0415
 
     with KafkaCluster(
-        properties=_properties(pytestconfig), data_dir=tmp_path_factory.mktemp("kafka-cluster")
+        properties=_properties(pytestconfig),
+        data_dir=tmp_path_factory.mktemp("kafka-cluster"),
+        control=pytestconfig.getini(_CONTROL),
     ) as cluster:
         yield cluster
 
@@ -131,18 +140,29 @@ def kafka_broker_factory(
 ) -> Iterator[BrokerFactory]:
     """Start brokers for one test: `kafka_broker_factory({"num.partitions": "3"})`; they stop at its end.
 
-    `kafka_broker_factory(secure=True)` starts one with TLS and SCRAM, whose `client_properties` clients need.
+    `kafka_broker_factory(secure=True)` starts one with TLS and SCRAM, whose `client_properties` clients need;
+    `kafka_broker_factory(control=True)` one with faults on demand (docs/testing/faults.md).
     """
     from kctl.testing.brokers.broker_process import BrokerProcess  # noqa: PLC0415
 
     brokers: list[BrokerProcess] = []
 
     def start(
-        properties: Mapping[str, str] | None = None, *, port: int | None = None, secure: bool = False
+        properties: Mapping[str, str] | None = None,
+        *,
+        port: int | None = None,
+        secure: bool = False,
+        control: bool = False,
     ) -> BrokerProcess:
         given = {**_properties(pytestconfig), **(properties or {})}
-        folder = tmp_path_factory.mktemp("kafka-broker")
-        broker = BrokerProcess(folder, given, port=port, secure=secure, warm=_warm(pytestconfig))
+        broker = BrokerProcess(
+            tmp_path_factory.mktemp("kafka-broker"),
+            given,
+            port=port,
+            secure=secure,
+            warm=_warm(pytestconfig),
+            control=control,
+        )
         brokers.append(broker)
         broker.start()
         return broker

@@ -27,11 +27,12 @@ from kctl.output.log_lines import LogFormat
 from kctl.output.quantities import INT32_MAX, PORT_MAX
 from kctl.server.process.data_folder import DataFolder, RunningBroker, brokers_in
 from kctl.server.process.machine.layout import MachineOptions, unexpected_data
-from kctl.server.process.starting import DEFAULT_PORT, StartOptions, is_detached, start_detached
+from kctl.server.process.starting import DEFAULT_PORT, TEST_CONTROL, StartOptions, is_detached, start_detached
 from kctl.system.operating_system import is_process_alive
 
 if TYPE_CHECKING:
     from kctl.server.process.secure_setup import SecureSetup
+    from kctl.server.process.test_control.control import BrokerControl
 
 
 # The options of several brokers of one machine, for `kctl broker start` and `kctl broker check`.
@@ -300,10 +301,26 @@ def start(
         from kctl.server.process import process  # noqa: PLC0415 - the whole broker, which runs in another process with --detach
 
         _refuse_data_of_several(options)
-        process.run(options, on_serving=on_serving, on_warning=run.console.warn, log_stream=log_stream)
+        process.run(
+            options,
+            on_serving=on_serving,
+            on_warning=run.console.warn,
+            log_stream=log_stream,
+            control=_control_of_test(options),
+        )
     else:
         _run_machine(machine, on_serving=on_serving, on_warning=run.console.warn, log_stream=log_stream)
     return ExitStatus.DONE
+
+
+def _control_of_test(options: StartOptions) -> BrokerControl | None:
+    """Return the control that a test has asked for; None in all other brokers.  Raises KctlError."""
+    path = os.environ.pop(TEST_CONTROL, None)
+    if path is None:
+        return None
+    from kctl.server.process.test_control.control import BrokerControl  # noqa: PLC0415 - in brokers of tests only
+
+    return BrokerControl(path, stop_with=options.stop_with)
 
 
 def _properties_of_environment(run: Invocation) -> dict[str, str]:

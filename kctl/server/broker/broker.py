@@ -44,6 +44,7 @@ from kctl.server.cluster.configs.broker import BrokerConfigUpdates
 from kctl.server.cluster.configs.changes import ConfigChanges
 from kctl.server.cluster.control.metadata_waits import MetadataWaits
 from kctl.server.cluster.control.shutdown import ControlledShutdown
+from kctl.server.coordination.transactions.coordinator import TransactionCoordinator
 from kctl.server.loop.lag import LoopLag, MeasuredEventLoop
 from kctl.server.loop.timer import WheelTimer
 from kctl.server.metrics.sources import BrokerState, Sources
@@ -155,7 +156,7 @@ class Broker:
             self._loop.lag.slow.latest_request = lambda: dispatcher.latest_api
         self._channels = Channels(
             self.configs,
-            handle=self._dispatcher.handle,
+            handle=world.around(self._dispatcher.handle),
             clock=world.clock,
             secrets=self._base.secrets,
         )
@@ -196,6 +197,11 @@ class Broker:
     def replicas(self) -> ReplicaManager | None:
         """The replica manager; None before `start` has created it."""
         return None if self._parts is None else self._parts.replicas
+
+    @property
+    def transactions(self) -> TransactionCoordinator | None:
+        """The transaction coordinator; None before `start` has created it."""
+        return None if self._parts is None else self._parts.transactions
 
     @property
     def leadership_problem(self) -> str:

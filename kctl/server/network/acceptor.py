@@ -6,6 +6,7 @@ import asyncio
 import errno
 import logging
 import socket
+from collections.abc import Callable
 from dataclasses import replace
 
 from kctl.errors import KctlError
@@ -113,10 +114,14 @@ class Acceptor:
             self._close_listener(sock)
         if self._handshakes is not None:
             self._handshakes.close(listener)
-        for connection in [
-            open_connection for open_connection in self._connections if open_connection.peer.listener == listener
-        ]:
+        self.close_connections(lambda peer: peer.listener == listener)
+
+    def close_connections(self, is_chosen: Callable[[Peer], bool]) -> int:
+        """Close the connections of the chosen peers; return their number."""
+        chosen = [connection for connection in self._connections if is_chosen(connection.peer)]
+        for connection in chosen:
             connection.close()
+        return len(chosen)
 
     def start(self) -> None:
         """Start accepting connections, also on listeners that were bound after an earlier call.

@@ -16,7 +16,7 @@ from kctl.client.connections.transport import Transport
 from kctl.model import Endpoint
 from kctl.server.loop.tasks import SystemClock, started_pool
 from kctl.server.network.acceptor import Acceptor
-from kctl.server.network.connections.channel import OpenChannel
+from kctl.server.network.connections.channel import Handle, OpenChannel
 from kctl.server.network.listen_settings import ListeningState, ListenSettings
 from kctl.storage.files import Files, RealFiles
 from kctl.system.environment import MachineClock
@@ -73,6 +73,10 @@ class Listen(Protocol):
     def __call__(self, *, open_channel: OpenChannel, settings: ListenSettings) -> Listening: ...
 
 
+def _unchanged(handle: Handle) -> Handle:
+    return handle
+
+
 @dataclass(frozen=True, slots=True)
 class World:
     """The environment of one broker."""
@@ -85,6 +89,8 @@ class World:
     open_session: OpenSession
     thread_pool: Callable[[int, str], ThreadPoolExecutor] = ThreadPoolExecutor
     """Creates a pool of so many threads with this prefix of their names."""
+    around: Callable[[Handle], Handle] = _unchanged
+    """Returns what connections use in place of the dispatcher's `handle`: that itself, except in brokers of tests."""
 
 
 def real_world() -> World:

@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kctl import __version__
 from kctl.config.addresses import address_text
@@ -29,6 +29,9 @@ from kctl.zookeeper.operations import SessionKey
 from kctl.zookeeper.security import zookeeper_security
 from kctl.zookeeper.session import ZooKeeperSession
 from kctl.zookeeper.znodes import decode_config, encode_config
+
+if TYPE_CHECKING:
+    from kctl.server.process.test_control.control import BrokerControl
 
 log = logging.getLogger(__name__)
 
@@ -128,14 +131,16 @@ class BrokerHost:
         embedded_zookeeper_port: int | None,
         user: Callable[[], tuple[str, dict[str, str]]] | None = None,
         stop_with: int | None = None,
+        control: BrokerControl | None = None,
     ) -> None:
         """`user` returns a user and its configuration, which is stored in ZooKeeper before the start; `stop_with` is
-        announced.
+        announced; `control` is that of a test.
         """
         self._stop_with = stop_with
+        self._control = control
         self.folder = folder
         self._user = user
-        self._world = real_world()
+        self._world = real_world() if control is None else control.world(real_world())
         self._running: RunningBroker | None = None
         self._embedded: EmbeddedZooKeeper | None = None
         if not ConfigView(properties).current.zookeeper_connect:
@@ -180,6 +185,8 @@ class BrokerHost:
         if self._user is not None:
             await store_user(zookeeper, self._broker.configs, *await in_thread(self._user))
         await self._broker.start(zookeeper)
+        if self._control is not None:
+            await self._control.start(self._broker)
         endpoint = self._broker.advertised[0]
         running = self._running = RunningBroker(
             pid=os.getpid(),
@@ -204,6 +211,8 @@ class BrokerHost:
     async def stop(self) -> None:
         """Stop in the reverse order."""
         self._running = None
+        if self._control is not None:
+            await self._control.close()
         await self._broker.stop()
         if self._embedded is not None:
             await self._embedded.stop()

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any, Protocol, Self, TextIO
+from typing import TYPE_CHECKING, Any, Protocol, Self, TextIO
 
 from kctl.config.definition import BrokerConfigError
 from kctl.errors import KctlError
@@ -28,6 +28,9 @@ from kctl.server.process.starting import DETACHED, StartOptions, is_detached
 from kctl.system.open_files import raise_limit
 from kctl.system.operating_system import limit_freed_memory
 from kctl.zookeeper.security import refuse_client_section
+
+if TYPE_CHECKING:
+    from kctl.server.process.test_control.control import BrokerControl
 
 # The output of a process that `start_detached` has started: all of it is in the output file of its data folder.
 #
@@ -131,20 +134,25 @@ def run(
     on_warning: Callable[[str], None] | None,
     log_stream: TextIO | None,
     service: ServiceManager | None = None,
+    control: BrokerControl | None = None,
 ) -> None:
     """Run a broker until SIGINT or SIGTERM.  Raises KctlError if it cannot start; then nothing is left running.
 
-    `service` is notified; by default it is the service manager that has started this process.
+    `service` is notified; by default it is the service manager that has started this process.  `control` is that of a
+    test.
     """
     set_up(options, [options], on_warning=on_warning, log_stream=log_stream)
     properties = options.properties()
     user = None if options.secure is None else options.secure.user
     run_host(
-        lambda: BrokerHost(options.folder, properties, options.embedded_zookeeper_port, user, options.stop_with),
+        lambda: BrokerHost(
+            options.folder, properties, options.embedded_zookeeper_port, user, options.stop_with, control
+        ),
         properties,
         on_serving=on_serving,
         service=service,
         stop_with=options.stop_with,
+        new_loop=None if control is None else control.new_loop,
     )
 
 
@@ -186,12 +194,13 @@ def run_host(
     on_serving: Callable[[RunningBroker], None],
     service: ServiceManager | None = None,
     stop_with: int | None = None,
+    new_loop: Callable[[], asyncio.AbstractEventLoop] | None = None,
 ) -> None:
     """Run a host, made in the event loop, until SIGINT, SIGTERM or the end of the process `stop_with`.
 
     Raises KctlError; then nothing is left running.
     """
-    loop_factory = partial(MeasuredEventLoop, measures_cpu=MEASURE_LOOP_CPU in os.environ)
+    loop_factory = new_loop or partial(MeasuredEventLoop, measures_cpu=MEASURE_LOOP_CPU in os.environ)
     with asyncio.Runner(loop_factory=loop_factory) as runner, BackgroundOutput() as output:
         runner.get_loop().set_default_executor(started_pool(_threads_max(), "asyncio"))
         serving = _serve(host_of, properties, on_serving, service or ServiceManager.of_process(), output, stop_with)

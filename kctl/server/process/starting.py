@@ -31,6 +31,10 @@ DETACHED = "KCTL_BROKER_DETACHED"
 """Environment variable of a process that `start_detached` has started, until it serves."""
 
 
+TEST_CONTROL = "KCTL_TEST_CONTROL"
+"""Environment variable with the path of the socket over which a test controls its broker (`process.test_control`)."""
+
+
 def is_detached() -> bool:
     """Return whether this process has been started by `start_detached` and does not serve yet."""
     return DETACHED in os.environ

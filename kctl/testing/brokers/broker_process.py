@@ -20,7 +20,10 @@ from typing import Any
 
 from kctl.config.properties import parse_properties
 from kctl.security.jaas import parse_jaas
+from kctl.server.process.starting import TEST_CONTROL
 from kctl.system.operating_system import module_command
+from kctl.testing.brokers.control import Control, ControlFailed
+from kctl.testing.brokers.faults import BrokerClock, BrokerFaults
 from kctl.testing.brokers.warm_process import ForkedProcess, WarmProcess
 
 START_TIMEOUT_S = 60.0
@@ -42,7 +45,7 @@ class BrokerFailed(RuntimeError):
     """The broker did not start or stop; the text ends with the last lines of its output."""
 
 
-class BrokerProcess:
+class BrokerProcess(BrokerFaults):
     """A broker process; the fixtures return it started.
 
     `bootstrap_servers`, `listeners` and the contents of `data_dir` stay the same over restarts.
@@ -56,11 +59,13 @@ class BrokerProcess:
         port: int | None = None,
         secure: bool = False,
         warm: WarmProcess | None = None,
+        control: bool = False,
     ) -> None:
         """`properties` are Kafka properties by name; port 0, the default, selects a free port, also in `listeners`.
 
         With `secure` the listener has TLS and SCRAM, with the user `admin`; `listeners` can add others.  The process
-        is forked from `warm`, if that is given.  Raises ValueError for a `port` beside `listeners`.
+        is forked from `warm`, if that is given.  With `control` the methods of BrokerFaults can be used.  Raises
+        ValueError for a `port` beside `listeners`.
         """
         self.data_dir = data_dir
         self.properties = {**TEST_PROPERTIES, **(properties or {})}
@@ -71,6 +76,8 @@ class BrokerProcess:
         self.listeners: dict[str, str] = {}
         """host:port by the name of the listener, as they are advertised."""
         self.secure = secure
+        self.clock = BrokerClock(self.ask)
+        self._control = Control() if control else None
         self._warm = warm
         self._process: Started | None = None
 
@@ -154,9 +161,13 @@ class BrokerProcess:
         for name, value in self.properties.items():
             words += ["-o", f"{name}={value}"]
         before = len(self.output)
-        self._process = _run(words, self._output_path, self._warm)
+        environment = {} if self._control is None else {TEST_CONTROL: str(self._control.path)}
+        self._process = _run(words, self._output_path, self._warm, environment)
         try:
             self._take(self._wait_until_announced(self._process, timeout_s))
+            if self._control is not None:
+                self._seen_requests = 0
+                self.clock.restore()
         except BaseException:
             self.kill()
             raise
@@ -178,6 +189,8 @@ class BrokerProcess:
             process.kill()
             process.wait()
             raise BrokerFailed(f"the broker has not stopped in {timeout_s:.0f} s:\n{self._tail()}") from None
+        finally:
+            self._close_control()
         if status != 0:
             raise BrokerFailed(f"the broker ended with status {status}:\n{self._tail()}")
 
@@ -187,6 +200,7 @@ class BrokerProcess:
         if process is not None:
             process.kill()
             process.wait()
+        self._close_control()
 
     def pause(self) -> None:
         """Stop the process without ending it (SIGSTOP): its connections stay open, and nothing is answered."""
@@ -202,6 +216,19 @@ class BrokerProcess:
         """Stop the broker, if it is running, and start it on the same port with the same data."""
         self.stop()
         self.start()
+
+    def ask(self, command: str, **arguments: object) -> dict[str, Any]:
+        """Send a command to the broker; see kctl/server/process/test_control.
+
+        Raises ValueError if it is refused, ControlFailed if the broker does not run or was not started with `control`.
+        """
+        if self._control is None:
+            raise ControlFailed(f"{command}: the broker needs control=True")
+        return self._control.ask(command, **arguments)
+
+    def _close_control(self) -> None:
+        if self._control is not None:
+            self._control.close()
 
     def _take(self, announced: Mapping[str, Any]) -> None:
         """Keep the addresses: the next start uses the same ports."""
@@ -309,10 +336,13 @@ class ZooKeeperProcess:
         return _tail(self._output_path.read_text(errors="replace"))
 
 
-def _run(words: Sequence[str], output: Path, warm: WarmProcess | None) -> Started:
-    """Start `kctl WORDS`, with its output appended to a file."""
+def _run(
+    words: Sequence[str], output: Path, warm: WarmProcess | None, more: Mapping[str, str] | None = None
+) -> Started:
+    """Start `kctl WORDS`, with its output appended to a file, and with more environment variables."""
+    environment = {**os.environ, **(more or {})}
     if warm is not None:
-        return warm.start(words, output)
+        return warm.start(words, output, environment)
     with output.open("ab") as stream:
         return subprocess.Popen(
             [*module_command("kctl"), *words],
@@ -320,6 +350,7 @@ def _run(words: Sequence[str], output: Path, warm: WarmProcess | None) -> Starte
             stdout=stream,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            env=environment,
         )
 
 

@@ -14,15 +14,18 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self
 
 from kctl.admin import AdminClient, AdminConfig
 from kctl.model import TopicPartition
 from kctl.testing.brokers.broker_process import START_TIMEOUT_S, BrokerProcess, ZooKeeperProcess, wait_until
+from kctl.testing.brokers.control import ControlFailed
+from kctl.testing.brokers.faults import BrokerClock
+from kctl.testing.brokers.relay import Relay
 from kctl.testing.brokers.warm_process import WarmProcess
 
 BROKERS_MAX = 100
@@ -76,18 +79,23 @@ class KafkaBroker(_Block, BrokerProcess):
         port: int | None = None,
         secure: bool = False,
         warm: WarmProcess | None = None,
+        control: bool = False,
     ) -> None:
         """`properties` are Kafka's, by name.  Without `data_dir` a temporary folder is used and removed at the end.
 
         The process is forked from `warm`, if that is given.  Raises ValueError for a `port` beside `listeners`.
         """
         self._temporary = tempfile.TemporaryDirectory(prefix="kctl-broker-") if data_dir is None else None
-        super().__init__(_folder(data_dir, self._temporary), properties, port=port, secure=secure, warm=warm)
+        super().__init__(
+            _folder(data_dir, self._temporary), properties, port=port, secure=secure, warm=warm, control=control
+        )
 
     @staticmethod
-    def pool(size: int = 1, properties: Mapping[str, str] | None = None, *, secure: bool = False) -> BrokerPool:
+    def pool(
+        size: int = 1, properties: Mapping[str, str] | None = None, *, secure: bool = False, control: bool = False
+    ) -> BrokerPool:
         """Return a context manager that keeps `size` started brokers with these properties: see BrokerPool."""
-        return BrokerPool(size, properties, secure=secure)
+        return BrokerPool(size, properties, secure=secure, control=control)
 
     def start(self, *, timeout_s: float = START_TIMEOUT_S) -> None:
         """Start the broker and return when it serves.  Raises BrokerFailed."""
@@ -112,13 +120,21 @@ class BrokerPool(_Block):
     Each broker is new and empty, is used once, and is replaced in the background when it is taken.
     """
 
-    def __init__(self, size: int = 1, properties: Mapping[str, str] | None = None, *, secure: bool = False) -> None:
+    def __init__(
+        self,
+        size: int = 1,
+        properties: Mapping[str, str] | None = None,
+        *,
+        secure: bool = False,
+        control: bool = False,
+    ) -> None:
         """`properties` are Kafka's, by name, for all brokers.  Raises ValueError for a size out of range."""
         if not 1 <= size <= BROKERS_MAX:
             raise ValueError(f"the size of a pool must be 1 to {BROKERS_MAX}, not {size}")
         self.size = size
         self.properties = dict(properties or {})
         self.secure = secure
+        self.control = control
         self._warm = WarmProcess()
         self._starters = ThreadPoolExecutor(STARTS_AT_ONCE_MAX)
         self._waiting: deque[Future[KafkaBroker]] = deque()
@@ -157,7 +173,7 @@ class _PooledBroker(KafkaBroker):
     """A broker of a pool, which has started when it is given to a test."""
 
     def __init__(self, pool: BrokerPool, warm: WarmProcess) -> None:
-        super().__init__(pool.properties, secure=pool.secure, warm=warm)
+        super().__init__(pool.properties, secure=pool.secure, warm=warm, control=pool.control)
         self._on_close = pool.forget
 
     def __enter__(self) -> Self:
@@ -166,6 +182,20 @@ class _PooledBroker(KafkaBroker):
     def close(self) -> None:
         super().close()
         self._on_close(self)
+
+
+class ClusterClock:
+    """The clocks of all brokers of a cluster."""
+
+    def __init__(self, clocks: Sequence[BrokerClock]) -> None:
+        self._clocks = clocks
+
+    def advance(
+        self, *, days: float = 0, hours: float = 0, minutes: float = 0, seconds: float = 0, milliseconds: float = 0
+    ) -> None:
+        """Set all clocks forward; see BrokerClock.advance."""
+        for clock in self._clocks:
+            clock.advance(days=days, hours=hours, minutes=minutes, seconds=seconds, milliseconds=milliseconds)
 
 
 class KafkaCluster(_Block):
@@ -180,10 +210,12 @@ class KafkaCluster(_Block):
         properties: Mapping[str, str] | None = None,
         *,
         data_dir: Path | str | None = None,
+        control: bool = False,
     ) -> None:
         """`properties` are Kafka's, by name, for all brokers.  The id of a broker is its index in `brokers`.
 
-        Raises ValueError for properties that differ between brokers.
+        With `control`, each broker has the methods of BrokerFaults, and brokers can be cut off.  Raises ValueError for
+        properties that differ between brokers.
         """
         if not 1 <= brokers <= BROKERS_MAX:
             raise ValueError(f"brokers must be 1 to {BROKERS_MAX}, not {brokers}")
@@ -198,9 +230,16 @@ class KafkaCluster(_Block):
 
         shared = {**defaults_for(brokers), **CLUSTER_PROPERTIES, **(properties or {})}
         self.brokers = tuple(
-            BrokerProcess(folder / f"broker-{number}", {**shared, "broker.id": str(number)}, warm=self._warm)
+            BrokerProcess(
+                folder / f"broker-{number}",
+                {**shared, "broker.id": str(number)},
+                warm=self._warm,
+                control=control,
+            )
             for number in range(brokers)
         )
+        self.clock = ClusterClock([broker.clock for broker in self.brokers])
+        self._relays = tuple(Relay() for _ in self.brokers) if control else ()
 
     @property
     def bootstrap_servers(self) -> str:
@@ -219,6 +258,9 @@ class KafkaCluster(_Block):
         stopped = [broker for broker in self.brokers if not broker.is_running]
         for broker in stopped:
             broker.properties["zookeeper.connect"] = self.zookeeper.address
+        for broker, relay in zip(self.brokers, self._relays, strict=False):
+            relay.start(self.zookeeper.port)
+            broker.properties["zookeeper.connect"] = relay.address
         with ThreadPoolExecutor(len(self.brokers)) as starters:
             for started in [starters.submit(broker.start) for broker in stopped]:
                 started.result()
@@ -236,8 +278,33 @@ class KafkaCluster(_Block):
             self.stop()
         finally:
             self._warm.close()
+            for relay in self._relays:
+                relay.close()
             if self._temporary is not None:
                 self._temporary.cleanup()
+
+    def partition(self, broker: int, other: int | Literal["zookeeper"]) -> None:
+        """Let all packets between two brokers, or a broker and the ZooKeeper, be lost until `heal`.
+
+        Clients reach all brokers, and other brokers reach both.  Needs `control=True`: ControlFailed without it.
+        """
+        if other == "zookeeper":
+            if not self._relays:
+                raise ControlFailed("partition: the cluster needs control=True")
+            self._relays[broker].cut()
+            return
+        if broker == other:
+            raise ValueError(f"broker {broker} cannot be cut off from itself")
+        for one, two in ((broker, other), (other, broker)):
+            self.brokers[one].ask("cut", addresses=list(self.brokers[two].listeners.values()))
+
+    def heal(self) -> None:
+        """End all partitions of the network."""
+        for relay in self._relays:
+            relay.heal()
+        for broker in self.brokers:
+            if broker.is_running:
+                broker.ask("heal")
 
     def leader(self, topic: str, partition: int) -> int:
         """Return the broker that leads a partition, -1 if there is none.  Raises ApiError."""

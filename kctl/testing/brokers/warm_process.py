@@ -18,7 +18,7 @@ import sys
 import threading
 import traceback
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
@@ -41,12 +41,12 @@ class WarmProcess:
         """Those that have not been answered, in order."""
         self._forked: dict[int, ForkedProcess] = {}
 
-    def start(self, words: Sequence[str], output: Path) -> ForkedProcess:
+    def start(self, words: Sequence[str], output: Path, environment: Mapping[str, str]) -> ForkedProcess:
         """Run `kctl WORDS` in a session of its own, with its output appended to a file.
 
         Raises ConnectionError if the process has ended.
         """
-        request = json.dumps({"words": list(words), "output": str(output), "environment": dict(os.environ)})
+        request = json.dumps({"words": list(words), "output": str(output), "environment": dict(environment)})
         started: Future[ForkedProcess] = Future()
         with self._lock:
             stream = self._running().stdin

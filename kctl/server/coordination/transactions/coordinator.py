@@ -181,6 +181,10 @@ class TransactionCoordinator:
         """Abort transactions that exceed their timeout; `start` makes this periodic."""
         self._runner.run_all(CheckTimeout())
 
+    def abort_ongoing(self) -> None:
+        """Abort all ongoing transactions as if they exceeded their timeout."""
+        self._runner.run_all(CheckTimeout(is_over_for_all=True))
+
     def expire(self) -> None:
         """Remove unused ids; `start` makes this periodic."""
         self._runner.run_all(CheckExpiry(self._config.id_expiration_ms))

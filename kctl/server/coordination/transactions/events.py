@@ -159,6 +159,9 @@ class CompletionDue:
 class CheckTimeout:
     """The periodic check for transactions that exceed their timeout."""
 
+    is_over_for_all: bool = False
+    """Whether the timeout of every transaction counts as exceeded."""
+
 
 @dataclass(frozen=True, slots=True)
 class CheckExpiry:

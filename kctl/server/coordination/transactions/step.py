@@ -67,7 +67,7 @@ def step(transaction: Transaction, event: Event, now_ms: int) -> list[Action]:
         case CompletionDue():
             _complete_if_all_written(transaction, now_ms, out)
         case CheckTimeout():
-            _abort_if_timed_out(transaction, now_ms, out)
+            _abort_if_timed_out(transaction, event, now_ms, out)
         case CheckExpiry():
             _expire_if_unused(transaction, event, now_ms, out)
         case Loaded():
@@ -173,10 +173,10 @@ def _producer_error(transaction: Transaction, producer: ProducerIdAndEpoch) -> E
     return ErrorCode.NONE
 
 
-def _abort_if_timed_out(transaction: Transaction, now_ms: int, out: list[Action]) -> None:
+def _abort_if_timed_out(transaction: Transaction, event: CheckTimeout, now_ms: int, out: list[Action]) -> None:
     # A record that is being written may end the transaction; the next check sees the outcome.
     is_ongoing = transaction.state is TransactionState.ONGOING and transaction.write is None
-    if is_ongoing and transaction.start_ms + transaction.timeout_ms < now_ms:
+    if is_ongoing and (event.is_over_for_all or transaction.start_ms + transaction.timeout_ms < now_ms):
         _abort_and_fence(transaction, now_ms, out)
 
 
