@@ -314,7 +314,7 @@ def test_4_serves_what_a_killed_broker_has_left(tmp_path: Path) -> None:
             data.write(node.bootstrap)
             broker.kill9()
         node.write_settings(zookeeper.connect)
-        words = ("migrate", "plan", "--zookeeper", zookeeper.connect, "--broker-config", node.settings)
+        words: list[object] = ["migrate", "plan", "--zookeeper", zookeeper.connect, "--broker-config", node.settings]
         words += ("--controller", f"3@127.0.0.1:{probe.free_port()}", "--output", tmp_path / "plan.json")
         assert "brokers are running: 3" in kctl(*words, status=3)
         probe.wait_until(
