@@ -117,7 +117,7 @@ def inventory(
     run: Invocation = ctx.obj
     node = read_inventory(broker_config)
     if output is not None:
-        _write(output, json.dumps(inventory_document(node)) + "\n")
+        write_document(output, json.dumps(inventory_document(node)) + "\n")
     rows = [
         InventoryRow(
             node.node_id,
@@ -198,6 +198,7 @@ def plan(
     Shows what each node gets, and what is not carried.  With problems the exit status is 3, and no document is written.
     """
     run: Invocation = ctx.obj
+    require_new(output)
     nodes = [read_inventory(path) for path in broker_config or []]
     nodes += [parse_inventory(read_document(path), path) for path in inventory or []]
     choices = Choices(
@@ -216,7 +217,7 @@ def plan(
         run.console.note(f"{counted(len(findings.problems), 'problem')}: no plan was written")
         return ExitStatus.UNMET
     if output is not None:
-        _write(output, plan_text(planned))
+        write_document(output, plan_text(planned))
         run.console.note(f"next, on each node: kctl migrate convert --plan {output} --node ID --dry-run")
     return ExitStatus.DONE
 
@@ -273,7 +274,13 @@ def _node_rows(planned: MigrationPlan, node: NodePlan) -> Iterator[PlanRow]:
         yield PlanRow(node.node_id, "change property", name, reason or None)
 
 
-def _write(path: str, text: str) -> None:
+def require_new(path: str | None) -> None:
+    """Raise UsageError for a document that exists: nodes are reverted by the plan that has converted them."""
+    if path is not None and Path(path).exists():
+        raise UsageError(f"{path} exists: give another name, and keep it as long as a way back may be needed")
+
+
+def write_document(path: str, text: str) -> None:
     try:
         replace_private(Path(path), text.encode())
     except OSError as error:

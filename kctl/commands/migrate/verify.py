@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import typer
@@ -12,11 +11,10 @@ from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
 from kctl.commands.frame.output.shown import shows
-from kctl.commands.migrate.plan import read_document
+from kctl.commands.migrate.plan import read_document, require_new, write_document
 from kctl.errors import UsageError
 from kctl.migration.verifying.fingerprint import (
     Compared,
-    Fingerprint,
     Status,
     compare,
     counts,
@@ -25,7 +23,6 @@ from kctl.migration.verifying.fingerprint import (
     parse_fingerprint,
 )
 from kctl.migration.verifying.reading import read_fingerprint
-from kctl.system.user_files import replace_private
 
 verbs = typer.Typer(add_completion=False)
 
@@ -78,13 +75,14 @@ def verify(
     run: Invocation = ctx.obj
     if save is None and compare_with is None:
         raise UsageError("give --save FILE before the migration, and --compare FILE after it")
+    require_new(save)
     earlier = None if compare_with is None else parse_fingerprint(read_document(compare_with), compare_with)
 
     current = run.on_brokers(
         lambda client: read_fingerprint(client, earlier=earlier, with_records=not no_records, note=run.console.note)
     )
     if save is not None:
-        _save(save, current)
+        write_document(save, fingerprint_text(current))
     compared = compare(current if earlier is None else earlier, current)
     run.console.show(ComparedRow, _rows(compared, show_all=show_all))
     return ExitStatus.UNMET if is_different(compared) else ExitStatus.DONE
@@ -98,10 +96,3 @@ def _rows(compared: list[Compared], *, show_all: bool) -> list[ComparedRow]:
     ]
     summary = [ComparedRow(subject, None, status, count, None, None) for subject, status, count in counts(compared)]
     return rows if show_all else rows + [row for row in summary if row.status == Status.EQUAL]
-
-
-def _save(path: str, fingerprint: Fingerprint) -> None:
-    try:
-        replace_private(Path(path), fingerprint_text(fingerprint).encode())
-    except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror}") from None

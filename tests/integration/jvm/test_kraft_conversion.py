@@ -190,6 +190,7 @@ def test_4_serves_what_our_broker_has_stored_and_our_broker_what_4_has_written(t
             assert "brokers are running: 3" in kctl("migrate", "plan", *words, status=3)
         plan = make_plan(tmp_path, [node], zookeeper.connect, [f"3@127.0.0.1:{probe.free_port()}"])
         assert plan.stat().st_mode & 0o077 == 0
+        assert kctl("migrate", "plan", *words, "--output", plan, status=2) == ""  # It is not overwritten.
         kctl("migrate", "convert", *of_node)
         kctl("migrate", "revert", *of_node)  # Before 4.x has run.
         kctl("migrate", "convert", *of_node)
@@ -296,6 +297,34 @@ def has_all_replicas(*at: object) -> bool:
     ran = run_kctl("topics", "describe", "orders", "--format", "json", *map(str, at))
     topics = json.loads(ran.stdout) if ran.returncode == 0 else []
     return bool(topics) and all(len(partition["isr"]) == 3 for partition in topics[0]["partitions"])
+
+
+@pytest.mark.matrix
+def test_4_serves_what_a_killed_broker_has_left(tmp_path: Path) -> None:
+    """The plan is refused until ZooKeeper has expired the session of the broker; 4.x then recovers its logs."""
+    data = BrokerData(deletes_records=False)
+    timeout = {"zookeeper.session.timeout.ms": "4000"}
+    node = made_node(tmp_path, 3, {**TEST_PROPERTIES, **PROPERTIES, **timeout})
+    of_node = {**node.properties, "broker.id": "3"}
+    with embedded_zookeeper(tmp_path / "zookeeper") as zookeeper:
+        with kctl_broker(
+            node.folder / "data", properties=of_node, zookeeper=zookeeper.connect, port=node.port
+        ) as broker:
+            data.create(node.bootstrap)
+            data.write(node.bootstrap)
+            broker.kill9()
+        node.write_settings(zookeeper.connect)
+        words: list[object] = ["migrate", "plan", "--zookeeper", zookeeper.connect, "--broker-config", node.settings]
+        words += ("--controller", f"3@127.0.0.1:{probe.free_port()}", "--output", tmp_path / "plan.json")
+        assert "brokers are running: 3" in kctl(*words, status=3)
+        probe.wait_until(
+            lambda: run_kctl(*map(str, words)).returncode == 0, what="the end of the session", timeout_s=60
+        )
+        kctl("migrate", "convert", "--plan", tmp_path / "plan.json", "--node", 3, "--yes")
+    with new_nodes({node.new_settings: node.bootstrap}):
+        data.check(node.bootstrap)
+        data.write(node.bootstrap, waits_for_compaction=False)
+        data.check(node.bootstrap)
 
 
 @pytest.mark.matrix
