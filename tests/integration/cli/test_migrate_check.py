@@ -191,7 +191,6 @@ NAME = "kafka_network_requestmetrics_requestspersec"
         (f'{NAME}{{request="Produce",version="9",}} 4.0\n', False, ""),
         # Before 2.0 the metric has no version: nothing can be said.
         (f'{NAME}{{request="Fetch",}} 7.0\n', False, "have no versions of requests"),
-        ("kafka_server_other 1.0\n", False, "have no versions of requests"),
     ])  # fmt: skip
 def test_endpoint_of_another_exporter_says_which_requests_are_refused(
     odd_cluster: tuple[Kctl, str, Path], text: str, found: bool, reason: str
