@@ -13,7 +13,7 @@ from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
 from kctl.commands.frame.output.shown import shows
-from kctl.commands.migrate.plan import read_cluster
+from kctl.commands.migrate.plan import read_cluster, read_document
 from kctl.config.properties import decode_properties, format_properties, parse_properties
 from kctl.errors import UsageError
 from kctl.migration.converting import conversion
@@ -24,10 +24,9 @@ from kctl.migration.planning.plan import MigrationPlan, NodePlan, parse_plan
 from kctl.migration.reverting.going_back import read_image, take_back, write_znodes
 from kctl.migration.reverting.znode_changes import ZnodeChanges, znode_changes
 from kctl.migration.target.properties import translate_server
-from kctl.output.documents import read_json
 from kctl.output.quantities import INT32_MAX, counted
 from kctl.storage.files import RealFiles
-from kctl.system.user_files import read_regular, read_text, replace_private
+from kctl.system.user_files import read_regular, replace_private
 
 verbs = typer.Typer(add_completion=False)
 
@@ -52,7 +51,7 @@ class FileRow(NamedTuple):
 
 def read_plan(path: str) -> MigrationPlan:
     """Return the plan in a file.  Raises UsageError."""
-    return parse_plan(read_json(read_text(path)), path)
+    return parse_plan(read_document(path), path)
 
 
 @verbs.command(

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import time
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 from uuid import UUID
 
 import typer
@@ -61,6 +61,15 @@ def read_inventory(path: str) -> NodeInventory:
     except ValueError as error:
         raise UsageError(f"{path}: {error}") from None
     return take_inventory(RealFiles(), properties, config_path=os.path.abspath(path), config_data=data)
+
+
+def read_document(path: str) -> Any:
+    """Return the JSON document in a file.  Raises UsageError with its name."""
+    text = read_text(path)
+    try:
+        return read_json(text)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from None
 
 
 def read_cluster(run: Invocation, connect: str, tls_config: str | None) -> StoredCluster:
@@ -190,7 +199,7 @@ def plan(
     """
     run: Invocation = ctx.obj
     nodes = [read_inventory(path) for path in broker_config or []]
-    nodes += [parse_inventory(read_json(read_text(path)), path) for path in inventory or []]
+    nodes += [parse_inventory(read_document(path), path) for path in inventory or []]
     choices = Choices(
         [parse_controller(text) for text in controller or []], zookeeper, target, dynamic_quorum, controller_protocol
     )

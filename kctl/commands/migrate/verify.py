@@ -12,6 +12,7 @@ from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
 from kctl.commands.frame.output.shown import shows
+from kctl.commands.migrate.plan import read_document
 from kctl.errors import UsageError
 from kctl.migration.verifying.fingerprint import (
     Compared,
@@ -24,8 +25,7 @@ from kctl.migration.verifying.fingerprint import (
     parse_fingerprint,
 )
 from kctl.migration.verifying.reading import read_fingerprint
-from kctl.output.documents import read_json
-from kctl.system.user_files import read_text, replace_private
+from kctl.system.user_files import replace_private
 
 verbs = typer.Typer(add_completion=False)
 
@@ -78,7 +78,7 @@ def verify(
     run: Invocation = ctx.obj
     if save is None and compare_with is None:
         raise UsageError("give --save FILE before the migration, and --compare FILE after it")
-    earlier = None if compare_with is None else parse_fingerprint(read_json(read_text(compare_with)), compare_with)
+    earlier = None if compare_with is None else parse_fingerprint(read_document(compare_with), compare_with)
 
     current = run.on_brokers(
         lambda client: read_fingerprint(client, earlier=earlier, with_records=not no_records, note=run.console.note)

@@ -176,7 +176,10 @@ class _Building:
         state = topic.states.get(tp.partition)
         missing = [replica for replica in replicas if replica not in self._places]
         if missing:
-            self._problem(f"{tp} has replicas on nodes {missing}, which have no inventory")
+            self._problem(
+                f"{tp} has replicas on nodes {missing}, which have no inventory: take them, or start the brokers and "
+                "move the replicas away ('kctl cluster remove-broker')"
+            )
         if state is None:
             self._note(f"{tp}: never had a leader; all replicas become in-sync replicas")
         isr = list(replicas if state is None else state.isr)

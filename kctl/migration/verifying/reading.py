@@ -131,6 +131,19 @@ class _Reading:
                     self._compacted.add(resource.name)
 
     async def groups(self) -> None:
+        """Read the offsets of groups, again while some of the earlier fingerprint are missing.
+
+        A coordinator of 4.x that has just become the leader shows those below the high watermark, which follows soon.
+        """
+        earlier = {
+            item for item in (self._earlier.values if self._earlier else ()) if item.subject is Subject.GROUP_OFFSET
+        }
+        deadline = self._client.deadline()
+        await self._read_groups()
+        while not earlier <= self.values.keys() and await deadline.pause():
+            await self._read_groups()
+
+    async def _read_groups(self) -> None:
         listed, failed = await list_groups(self._client)
         for outcome in failed:
             raise ApiError(outcome.error, f"broker {outcome.name}: {outcome.message or outcome.error.name}")
