@@ -101,14 +101,16 @@ async def read_facts(
         if blind:
             reasons = "; ".join(f"broker {broker_id}: {reason}" for broker_id, reason in sorted(blind.items()))
             missing[Source.REQUESTS] = Missing(reasons, _HOW_TO_SEE_REQUESTS)
+    facts = reader.facts(target)
     if stored is None:
-        missing[Source.ZOOKEEPER] = Missing("--zookeeper was not given", "--zookeeper HOST:PORT[,...][/CHROOT]")
+        named_by_brokers = next(iter(facts.values_of("zookeeper.connect").values()), "HOST:PORT[,...][/CHROOT]")
+        missing[Source.ZOOKEEPER] = Missing("--zookeeper was not given", f"--zookeeper {named_by_brokers}")
     missing |= _unread_files(snapshot, files)
     if files and Source.FILES not in missing:
         # The files say more than the brokers do, for all brokers.
         for source in (Source.FREE_SPACE, Source.FORMATS):
             missing.pop(source, None)
-    return replace(reader.facts(target), stored=stored, files=files, missing=missing)
+    return replace(facts, stored=stored, files=files, missing=missing)
 
 
 def _unread_files(snapshot: Snapshot, files: Collection[DirectoryFiles]) -> dict[Source, Missing]:

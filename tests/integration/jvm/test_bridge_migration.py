@@ -188,7 +188,8 @@ def migrate(nodes: Nodes, kctl: Kctl, bootstrap: str, document: Mapping[str, Any
     check_contents(kctl)
 
     nodes.apply(ended)
-    nodes.start(controller)
+    quorum = nodes.start(controller)
+    quorum.wait_until(lambda: "POST_MIGRATION" in quorum.log_text, timeout_s=TIMEOUT_S)
     assert kctl("produce orders --partition 1", b"three\n").status == 0
     (kind,) = kctl("migrate check --format json").document["problems"]
     assert kind["kind"] == "not-zookeeper"
