@@ -21,8 +21,8 @@ from kctl.commands.frame.root import all_commands
 from kctl.limits import LIMITS, Limit
 from kctl.metrics.definitions import Definition, Dialect, series_names
 from kctl.migration.check.kinds import KINDS
-from kctl.migration.check.target_properties import PROPERTIES as TARGET_PROPERTIES
-from kctl.migration.check.target_properties import rules_of
+from kctl.migration.target.property_table import PROPERTIES as TARGET_PROPERTIES
+from kctl.migration.target.property_table import rules_of
 from kctl.output.documents import json_text
 from kctl.server.metrics.catalogue import DEFINITIONS
 

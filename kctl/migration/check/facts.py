@@ -98,7 +98,7 @@ class ClusterFacts:
     """Everything that the rules use."""
 
     target: str
-    """A release of kctl.migration.check.target_properties.TARGETS."""
+    """A release of kctl.migration.target.property_table.TARGETS."""
     snapshot: Snapshot
     broker_properties: Mapping[int, Mapping[str, BrokerProperty]] = field(default_factory=dict)
     """The properties of each broker that are not defaults."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from kctl.admin.doctor.findings import command, listed, named
 from kctl.migration.check.facts import BrokerProperty, ClusterFacts, Problems, problem
-from kctl.migration.check.target_properties import (
+from kctl.migration.target.property_table import (
     PROPERTIES,
     SEGMENT_BYTES_MIN,
     Property,

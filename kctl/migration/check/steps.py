@@ -24,7 +24,7 @@ from kctl.migration.check.security_rules import (
     inter_broker_security,
     protocols_of,
 )
-from kctl.migration.check.target_properties import PROPERTIES, Scope
+from kctl.migration.target.property_table import PROPERTIES, Scope
 from kctl.output.quantities import counted
 
 BRIDGE = release_text(BRIDGE_RELEASE)

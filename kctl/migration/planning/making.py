@@ -18,7 +18,8 @@ from kctl.errors import UsageError
 from kctl.migration.planning.plan import MigrationPlan, NodePlan, PlannedDirectory
 from kctl.migration.source.cluster import StoredCluster
 from kctl.migration.source.inventory import NodeInventory
-from kctl.migration.target.properties import translate_server
+from kctl.migration.target.properties import translate_server, translate_topic
+from kctl.migration.target.property_table import PROPERTIES, Scope, refusal_of
 from kctl.migration.target.records import Findings, Places, build_records, directory_key, places_of
 from kctl.migration.target.snapshot import CONTROLLER_LISTENER, encode_snapshot, voter
 from kctl.model import parse_uuid, uuid_text
@@ -105,6 +106,7 @@ def make_plan(
     check_choices(nodes, choices)
     findings = Findings()
     _check_cluster(cluster, nodes, findings)
+    _check_topic_values(cluster, choices.target, findings)
     places = places_of(nodes, findings)
     directory_ids = {
         directory_key(node.node_id, directory.path): _directory_id(directory.meta, new_id)
@@ -186,6 +188,17 @@ def _check_cluster(cluster: StoredCluster, nodes: Sequence[NodeInventory], findi
             if directory.left:
                 names = ", ".join(directory.left[:5])
                 findings.notes.append(f"node {node.node_id}: left as they are in {directory.path}: {names}")
+
+
+def _check_topic_values(cluster: StoredCluster, target: str, findings: Findings) -> None:
+    """Brokers of the target do not start with a value that it refuses."""
+    for name, topic in sorted(cluster.topics.items()):
+        carried, _ = translate_topic(topic.config)
+        for key, value in carried.items():
+            row = PROPERTIES[Scope.TOPIC].get(key)
+            refusal = None if row is None else refusal_of(row, value, target)
+            if refusal is not None:
+                findings.problems.append(f"topic {name}: {target} refuses {key}={value}: {refusal}; change it first")
 
 
 def _directory_id(meta: Mapping[str, str], new_id: Callable[[], UUID]) -> UUID:

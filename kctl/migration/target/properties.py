@@ -1,7 +1,5 @@
 """Properties of Kafka 4 from those of the ZooKeeper era: of topics, dynamic ones of brokers, and server.properties.
 
-Removed: KIP-1041, KIP-1030 and the upgrade notes of Kafka 4.0.
-
 Pure.
 """
 
@@ -10,77 +8,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-SEGMENT_BYTES_MIN = 1 << 20
-"""KIP-1030: a broker of 4.x does not start with a topic whose segment.bytes is smaller."""
+from kctl.migration.target.property_table import NOTHING, PROPERTIES, SEGMENT_BYTES_MIN, Scope
 
 TOPIC_PROPERTIES = frozenset(
-    {
-        "cleanup.policy",
-        "compression.gzip.level",
-        "compression.lz4.level",
-        "compression.type",
-        "compression.zstd.level",
-        "delete.retention.ms",
-        "file.delete.delay.ms",
-        "flush.messages",
-        "flush.ms",
-        "follower.replication.throttled.replicas",
-        "index.interval.bytes",
-        "leader.replication.throttled.replicas",
-        "local.retention.bytes",
-        "local.retention.ms",
-        "max.compaction.lag.ms",
-        "max.message.bytes",
-        "message.timestamp.after.max.ms",
-        "message.timestamp.before.max.ms",
-        "message.timestamp.type",
-        "min.cleanable.dirty.ratio",
-        "min.compaction.lag.ms",
-        "min.insync.replicas",
-        "preallocate",
-        "remote.log.copy.disable",
-        "remote.log.delete.on.disable",
-        "remote.storage.enable",
-        "retention.bytes",
-        "retention.ms",
-        "segment.bytes",
-        "segment.index.bytes",
-        "segment.jitter.ms",
-        "segment.ms",
-        "unclean.leader.election.enable",
-    }
+    {name for name, row in PROPERTIES[Scope.TOPIC].items() if row.removed_in is None}
+    | {"follower.replication.throttled.replicas", "leader.replication.throttled.replicas"}
 )
 """All of Kafka 4.  A topic with another one cannot be altered any more."""
 
 _DIFFERENCE = "message.timestamp.difference.max.ms"
 _DIFFERENCE_NOW = ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms")
 
-_REMOVED = {
-    "advertised.host.name": "use advertised.listeners",
-    "advertised.port": "use advertised.listeners",
-    "broker.id": "it is node.id",
-    "broker.id.generation.enable": "ids are not generated",
-    "control.plane.listener.name": "controllers have listeners of their own",
-    "controller.quorum.voters": "replaced",
-    "delegation.token.master.key": "it is delegation.token.secret.key",
-    "host.name": "use listeners",
-    "inter.broker.protocol.version": "the feature metadata.version replaces it",
-    "log.message.downconversion.enable": "clients before 2.1 are refused (KIP-896)",
-    "log.message.format.version": "records have format 2",
-    "log.message.timestamp.difference.max.ms": "it is log.message.timestamp.before.max.ms and after.max.ms",
-    "offsets.commit.required.acks": "commits wait for all in-sync replicas",
-    "password.encoder.cipher.algorithm": "passwords are not encrypted in the metadata log",
-    "password.encoder.iterations": "passwords are not encrypted in the metadata log",
-    "password.encoder.key.length": "passwords are not encrypted in the metadata log",
-    "password.encoder.keyfactory.algorithm": "passwords are not encrypted in the metadata log",
-    "password.encoder.old.secret": "passwords are not encrypted in the metadata log",
-    "password.encoder.secret": "passwords are not encrypted in the metadata log",
-    "port": "use listeners",
-    "quota.consumer.default": "use dynamic quotas",
-    "quota.producer.default": "use dynamic quotas",
-    "reserved.broker.max.id": "ids are not generated",
-    "zookeeper.metadata.migration.enable": "nothing is left to migrate",
-}
+_REPLACED = {"broker.id": "it is node.id", "controller.quorum.voters": "replaced"}
+"""Properties of brokers that the plan writes anew."""
 _AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 _ZOOKEEPER_AUTHORIZERS = {"kafka.security.authorizer.AclAuthorizer", "kafka.security.auth.SimpleAclAuthorizer"}
 
@@ -157,9 +97,15 @@ def translate_server(properties: Mapping[str, str], settings: Mapping[str, str])
 
 def _removal(name: str) -> str | None:
     """Return why 4.x does not have a property of brokers; None if it may have it."""
+    row = PROPERTIES[Scope.BROKER].get(name)
+    if name in _REPLACED:
+        return _REPLACED[name]
     if name.startswith("zookeeper."):
         return "there is no ZooKeeper"
-    return _REMOVED.get(name)
+    if row is None or row.removed_in is None:
+        return None
+    reason = row.instead.removeprefix(NOTHING)
+    return f"use {reason}" if reason == row.instead else reason
 
 
 def _is_below(value: str, low: int) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kctl.migration.check.target_properties import (
+from kctl.migration.target.property_table import (
     PROPERTIES,
     Property,
     Scope,

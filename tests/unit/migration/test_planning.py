@@ -226,6 +226,10 @@ PROBLEMS: dict[str, tuple[dict[str, Znode], str]] = {
         },
         "dynamic properties of broker 1 are encrypted: ssl.key.password",
     ),
+    "a value that 4.x refuses": (
+        {"/config/topics/orders": Znode(znodes.encode_config({"flush.messages": "0"}))},
+        "topic orders: 4.3 refuses flush.messages=0: the minimum is 1; change it first",
+    ),
     "a znode that cannot be read": ({paths.topic("broken"): Znode(b"{}")}, "/brokers/topics/broken"),
     "Apache's own migration": ({"/migration": Znode(b"")}, "Apache's own migration"),
 }

@@ -69,8 +69,11 @@ def _later(release: str, than: str) -> bool:
 
 
 SEGMENT_BYTES_MIN = 1 << 20
+"""KIP-1030."""
+NOTHING = "nothing: "
+"""Before the reason why nothing replaces a property."""
 _COMPRESSION = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
-_OLD_CLIENTS = "nothing: 4.x writes format 2 only, and does not convert records for old clients (KIP-724, KIP-896)"
+_OLD_CLIENTS = f"{NOTHING}4.x writes format 2 only, and does not convert records for old clients (KIP-724, KIP-896)"
 
 TOPIC_PROPERTIES = (
     Property("cleanup.policy", Type.LIST, choices=("compact", "delete"), unique_in="4.2"),
@@ -122,9 +125,9 @@ TOPIC_PROPERTIES = (
 """All properties of topics that 3.9 has, except for the lists of throttled replicas.  Values are stored in the metadata
 of the cluster: one that the target refuses stops every broker with a replica of the topic."""
 
-_ZOOKEEPER = "nothing: remove it when no node uses ZooKeeper any more"
-_ENCODER = "nothing: passwords in dynamic properties are stored without encryption in the metadata log"
-_SHUTDOWN = "nothing: the controller decides when a broker has moved its leaders away"
+_ZOOKEEPER = f"{NOTHING}remove it when no node uses ZooKeeper any more"
+_ENCODER = f"{NOTHING}passwords in dynamic properties are stored without encryption in the metadata log"
+_SHUTDOWN = f"{NOTHING}the controller decides when a broker has moved its leaders away"
 
 BROKER_PROPERTIES = (
     Property("advertised.host.name", removed_in="3.0", instead="advertised.listeners"),
@@ -145,12 +148,14 @@ BROKER_PROPERTIES = (
         instead="the feature eligible.leader.replicas.version",
     ),
     Property("group.consumer.assignors", Type.LIST, unique_in="4.2", filled_in="4.2"),
-    Property("group.coordinator.new.enable", Type.BOOLEAN, removed_in="4.1", instead="nothing: it is always in use"),
+    Property("group.coordinator.new.enable", Type.BOOLEAN, removed_in="4.1", instead=f"{NOTHING}it is always in use"),
     Property("host.name", removed_in="3.0", instead="listeners"),
     Property("inter.broker.protocol.version", removed_in="4.0", instead="the feature metadata.version"),
     Property("kafka.metrics.reporters", Type.LIST, unique_in="4.2"),
     Property("leader.imbalance.check.interval.seconds", Type.LONG, 1),
-    Property("leader.imbalance.per.broker.percentage", Type.INT, removed_in="4.0", instead="nothing: it had no effect"),
+    Property(
+        "leader.imbalance.per.broker.percentage", Type.INT, removed_in="4.0", instead=f"{NOTHING}it had no effect"
+    ),
     Property("listeners", Type.LIST, unique_in="4.2", filled_in="4.2"),
     Property("log.cleaner.delete.retention.ms", Type.LONG, 0),
     Property("log.cleaner.max.compaction.lag.ms", Type.LONG, 1),
@@ -170,7 +175,7 @@ BROKER_PROPERTIES = (
     Property("log.segment.bytes", Type.INT, SEGMENT_BYTES_MIN),
     Property("metric.reporters", Type.LIST, unique_in="4.2"),
     Property("num.replica.fetchers", Type.INT, 1, rule_in="4.2"),
-    Property("offsets.commit.required.acks", Type.SHORT, removed_in="4.0", instead="nothing: commits are acks=all"),
+    Property("offsets.commit.required.acks", Type.SHORT, removed_in="4.0", instead=f"{NOTHING}commits are acks=all"),
     Property("password.encoder.cipher.algorithm", removed_in="4.0", instead=_ENCODER),
     Property("password.encoder.iterations", Type.INT, removed_in="4.0", instead=_ENCODER),
     Property("password.encoder.key.length", Type.INT, removed_in="4.0", instead=_ENCODER),
