@@ -29,7 +29,7 @@ MESSAGES_PER_VERSION = 6
 SINCE_KAFKA_4_1 = {
     f"{name}{kind}"
     for name in (
-        *("DescribeCluster", "ShareGroupDescribe", "StreamsGroupDescribe"),
+        *("DescribeCluster", "ShareGroupDescribe", "StreamsGroupDescribe", "StreamsGroupHeartbeat"),
         *("DescribeShareGroupOffsets", "AlterShareGroupOffsets", "DeleteShareGroupOffsets"),
     )
     for kind in ("Request", "Response")

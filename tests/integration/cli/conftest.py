@@ -31,15 +31,16 @@ KAFKA_4 = pytest.param(apache_kafka.NEWEST_BROKER, marks=pytest.mark.jvm)
 """For tests of behaviour that differs in Kafka 4."""
 
 WITH_NEWER_GROUPS = "kctl with newer groups"
-"""Our broker with groups of the consumer protocol and share groups."""
+"""Our broker with groups of the consumer protocol, share and streams groups."""
 NEWER_GROUPS = {
-    "group.coordinator.rebalance.protocols": "classic,consumer,share",
+    "group.coordinator.rebalance.protocols": "classic,consumer,share,streams",
     "share.coordinator.state.topic.num.partitions": "1",
     "group.consumer.heartbeat.interval.ms": "200",
     "group.consumer.session.timeout.ms": "6000",
     "group.share.heartbeat.interval.ms": "200",
     "group.share.session.timeout.ms": "6000",
     "group.share.assignment.interval.ms": "100",
+    "group.streams.initial.rebalance.delay.ms": "100",
 }
 
 ON_OURS = pytest.mark.parametrize("bootstrap", ["kctl"], indirect=True)

@@ -166,7 +166,7 @@ def test_share_groups_are_described_reset_and_deleted(kctl: Kctl, topic: str, bo
     assert topic not in [row[0] for row in kctl("groups list").rows]
 
 
-@ON_KAFKA_4
+@WITH_OURS
 def test_streams_groups_are_described_reset_and_deleted(kctl: Kctl, topic: str, bootstrap: str) -> None:
     kctl(f"produce {topic} --partition 0", stdin=b"x\n" * 10)
     streams_group_heartbeat(bootstrap, topic, epoch=0, source=topic)
@@ -179,6 +179,14 @@ def test_streams_groups_are_described_reset_and_deleted(kctl: Kctl, topic: str, 
     item = described(kctl, topic)
     assert item["type"] == "streams"
     assert item["members"][0]["assignment"] == [{"topic": topic, "partitions": [0, 1, 2]}]
+    tasks = kctl(f"groups tasks {topic} --format json").document
+    shown = [(task["subtopology"], task["partition"], task["role"], task["status"]) for task in tasks]
+    assert shown == [("0", number, "active", "assigned") for number in range(3)]
+    assert {task["process_id"] for task in tasks} == {"process"}
+    rows = kctl(f"groups topology {topic} --format json").document
+    assert [(row["subtopology"], row["role"], row["topic"]) for row in rows] == [("0", "source", topic)]
+    missing = kctl(f"groups tasks {topic}-none --format json")
+    assert (missing.status, missing.document[0]["error"]) == (1, "GROUP_ID_NOT_FOUND")
     ran = kctl(f"groups lag {topic} --format table")
     assert "10 unread in 1 partition without a commit" in ran.out
     assert "10 unread in 1 partition without a commit" in ran.err

@@ -80,7 +80,9 @@ async def write(bootstrap: str, chance: random.Random) -> Counter[str]:
 async def read_counts(bootstrap: str, expected: int) -> dict[str, list[int]]:
     """The committed counts of each word in order."""
     counts: defaultdict[str, list[int]] = defaultdict(list)
-    config = ConsumerConfig(bootstrap_servers=bootstrap, isolation_level="read_committed", auto_offset_reset="earliest")
+    config = ConsumerConfig(
+        bootstrap_servers=bootstrap, group_id="check", isolation_level="read_committed", auto_offset_reset="earliest"
+    )
     async with AsyncConsumer(config) as consumer, asyncio.timeout(TIMEOUT_S):
         await consumer.subscribe(["counts"])
         while sum(map(len, counts.values())) < expected:

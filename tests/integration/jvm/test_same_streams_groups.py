@@ -159,7 +159,7 @@ def other_epoch(member_id: str, by: int, **fields: Any) -> Build:
 def owning(member_id: str, by: int = 0, **fields: Any) -> Build:
     """A heartbeat with the tasks of the last response."""
 
-    def build(world: World) -> StreamsGroupHeartbeatRequest:
+    def build(world: World) -> Any:
         active, standby, warmup = world.tasks[member_id]
         roles = {"active_tasks": active, "standby_tasks": standby, "warmup_tasks": warmup}
         return other_epoch(member_id, by, **roles | fields)(world)
@@ -373,7 +373,7 @@ MEMBERS = (
     Step("a greater epoch", other_epoch("m1", 1)),
     Step("a smaller epoch", other_epoch("m1", -2)),
     Step("the epoch before, without tasks", other_epoch("m1", -1)),
-    Step("the epoch before, with its tasks", owning("m1", -1)),
+    Step("the epoch before, with its tasks", owning("m1", -1), difference="Kafka does not repeat the tasks"),
     Step("an unknown subtopology", beat("m1", CURRENT, **tasks("9", 0))),
     Step("an unknown task", beat("m1", CURRENT, **tasks("0", 7))),
     Step("a negative task", beat("m1", CURRENT, **tasks("0", -1))),

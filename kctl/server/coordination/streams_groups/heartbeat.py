@@ -149,7 +149,7 @@ def _go_on(work: _Work, request: StreamsHeartbeat) -> None:
     group, member_id = work.group, request.member_id
     before = group.members.get(member_id)
     _check_member(work, request, is_known=before is not None)
-    assigned_before = group.assignment(member_id).assigned
+    assigned_before, epoch_before = group.assignment(member_id).assigned, group.assignment(member_id).epoch
     was_empty, was_stored = group.is_empty, group.is_stored
     topology_before = group.topology
     updated = _updated(before or StreamsMember(), request)
@@ -171,8 +171,13 @@ def _go_on(work: _Work, request: StreamsHeartbeat) -> None:
         group.shutdown_member_id = member_id
     work.decision.member_id = member_id
     assignment = group.assignment(member_id)
-    has_new_tasks = request.is_joining or assignment.assigned != assigned_before
-    if has_new_tasks and updated.endpoint is not None:
+    is_changed = request.is_joining or assignment.assigned != assigned_before
+    # Kafka repeats nothing: a member to which a response was lost would keep a task that is another's by now, or not
+    # begin with one that is its own.
+    is_lost = request.member_epoch != epoch_before or (
+        request.owned is not None and not assignment.assigned.equals(request.owned)
+    )
+    if is_changed and updated.endpoint is not None:
         group.endpoint_epoch += 1
     needs_endpoints = group.endpoint_epoch != request.endpoint_epoch
     endpoints = endpoint_partitions(group, work.environment, last=member_id) if needs_endpoints else None
@@ -192,7 +197,7 @@ def _go_on(work: _Work, request: StreamsHeartbeat) -> None:
         member_epoch=assignment.epoch,
         heartbeat_interval_ms=work.settings.heartbeat_interval_ms,
         statuses=tuple(work.decision.statuses),
-        assigned=assignment.assigned if has_new_tasks else None,
+        assigned=assignment.assigned if is_changed or is_lost else None,
         endpoint_epoch=group.endpoint_epoch,
         endpoints=endpoints,
         missing=configured.missing,

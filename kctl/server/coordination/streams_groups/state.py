@@ -213,6 +213,12 @@ class OwnedTasks:
             for subtopology, numbers in theirs.items()
         )
 
+    def equals(self, tasks: TaskSets) -> bool:
+        """Return whether a member with these tasks has all of them and no others."""
+        theirs, ours = ((sets.active, sets.standby, sets.warmup) for sets in (tasks, self.without_epochs()))
+        counts = [sum(len(numbers) for role in sets for numbers in role.values()) for sets in (theirs, ours)]
+        return counts[0] == counts[1] and self.contains(tasks)
+
     def without_epochs(self) -> TaskSets:
         """Return the tasks alone."""
         active = {subtopology: frozenset(epochs) for subtopology, epochs in self.active.items()}

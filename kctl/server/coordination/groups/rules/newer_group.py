@@ -141,8 +141,18 @@ def newer_append_done(
             if group.newer is not None and member_id in group.newer.members:
                 group.sessions[member_id] = 0
                 out.append(ScheduleTimer(_session(member_id), RETRY_MS))
+                # A heartbeat ends the wait of the first timer, but not that of the second.
+                _expect_revocation(group, member_id, RETRY_MS, out)
     for token, outcome in append.waiting:
         out.append(Respond(token, outcome if error is ErrorCode.NONE else type(outcome)(error=error)))
+
+
+def _expect_revocation(group: Group, member_id: str, timeout_ms: int, out: list[Action]) -> None:
+    """Start the timer of a member that has to revoke."""
+    reconciled = group.reconciled
+    if reconciled is not None and reconciled.assignment(member_id).state is MemberState.UNREVOKED:
+        timer = RevocationTimer(member_id, reconciled.assignment(member_id).epoch, timeout_ms)
+        _set_revocation_timer(group, timer, out)
 
 
 def member_session_ended(group: Group, rules: Rules, member_id: str, now: Now, out: list[Action]) -> None:
@@ -184,10 +194,8 @@ def start_sessions(group: Group, rules: Rules, now: Now, out: list[Action]) -> N
     if reconciled is None:
         return
     for member_id, member in reconciled.members.items():
-        assignment = reconciled.assignment(member_id)
-        if assignment.state is MemberState.UNREVOKED and member_id not in group.revocation_epochs:
-            timer = RevocationTimer(member_id, assignment.epoch, member.rebalance_timeout_ms)
-            _set_revocation_timer(group, timer, out)
+        if member_id not in group.revocation_epochs:
+            _expect_revocation(group, member_id, member.rebalance_timeout_ms, out)
 
 
 def become_classic(group: Group, out: list[Action]) -> bool:
