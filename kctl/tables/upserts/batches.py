@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from kctl.tables.exec.outcome import FileOutcome, WrittenFile
 from kctl.tables.exec.targets.files import Files
-from kctl.tables.plans.plan import Plan, Positions
+from kctl.tables.plans.plan import HeldColumns, Plan, Positions
 from kctl.tables.upserts.changed_keys import ChangedKeys, StateOptions, is_created_again
 from kctl.tables.upserts.state import StateRequest, write_state
 
@@ -40,6 +40,7 @@ def write_batch(
     with a name of a bucket.  Raises as `write_state`.
     """
     is_cleared = is_created_again(plan, topic, positions)
+    held, columns = positions.columns.get(topic), plan.topics[topic].columns
     paths = dict.fromkeys(file.path for range_ in plan.ranges if range_.tp.topic == topic for file in range_.files)
     state = write_state(
         files,
@@ -49,9 +50,10 @@ def write_batch(
             is_cleared=is_cleared,
             place=lambda bucket: place(bucket.name),
             schema=schema,
-            columns=plan.topics[topic].columns,
+            columns=columns,
             options=upsert.options,
             compression=plan.options.compression.value,
+            gets_columns=held is not None and held != HeldColumns(columns.key.type, columns.value.type),
             bucket_bytes_max=upsert.bucket_bytes_max,
         ),
     )

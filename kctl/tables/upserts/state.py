@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kctl.errors import KctlError
+from kctl.tables.compaction.backfill import filled, has_rests
 from kctl.tables.exec.decoding.changed_rows import key_ids
 from kctl.tables.exec.outcome import DataLoss, WrittenFile
 from kctl.tables.exec.schema.changes import ChangeKind
@@ -51,6 +52,8 @@ class StateRequest:
     columns: Columns
     options: UpsertOptions
     compression: str
+    gets_columns: bool = False
+    """Whether the batch adds columns to the table, whose values earlier rows have in the rest."""
     bucket_bytes_max: int = STATE_FILE_BYTES
     changes_bytes_max: int = EXPORT_CHANGES_BYTES_MAX
 
@@ -109,6 +112,8 @@ class _StateWriter:
         parts = self._parts(truncates, others)
         for group in gather(parts, total, self._request.options.order_path, bytes_max=self._request.changes_bytes_max):
             self._apply_group(group)
+        if self._request.gets_columns:
+            self._fill_columns()
         self._new.removed = sorted(self._removed)
         return self._new
 
@@ -133,7 +138,7 @@ class _StateWriter:
         """Yield the changes of rows, and the rows of files without buckets as earlier changes."""
         for path in others:
             for rows in self._read(path):
-                whole = conform(rows, self._request.schema)
+                whole = self._whole(rows)
                 ids, _ = key_ids(whole, self._request.options)
                 kinds = pa.repeat(pa.scalar(ChangeKind.UPSERT.value), whole.num_rows)
                 yield _from(OF_TABLE, whole.append_column(CHANGE_FIELD, kinds).append_column(KEY_ID_FIELD, ids))
@@ -154,8 +159,12 @@ class _StateWriter:
             ) from error
 
     def _rows(self, path: str) -> pa.Table:
-        parts = [conform(part, self._request.schema) for part in self._read(path)]
+        parts = [self._whole(part) for part in self._read(path)]
         return pa.concat_tables(parts).combine_chunks() if parts else self._request.schema.empty_table()
+
+    def _whole(self, rows: pa.Table) -> pa.Table:
+        """Return rows of the table with all columns; those with as many are as the batch before has left them."""
+        return rows if rows.schema.equals(self._request.schema) else with_all_columns(rows, self._request.schema)
 
     def _apply_group(self, group: Group) -> None:
         hashes = key_hashes(group.changes.column("key_id").combine_chunks())
@@ -177,6 +186,17 @@ class _StateWriter:
         rows = self._rows(self._buckets[outer])
         ids, _ = key_ids(rows, self._request.options)
         return rows.filter(pa.array(select(bucket, key_hashes(ids))))
+
+    def _fill_columns(self) -> None:
+        """Write the buckets without changes again, of which rows have values in the rest."""
+        for bucket, path in self._buckets.items():
+            if path not in self._removed and self._has_rests(path):
+                self._write(bucket, self._rows(path))
+                self._removed.add(path)
+
+    def _has_rests(self, path: str) -> bool:
+        with self._files.open(path) as file, damage_as_arrow_error():
+            return has_rests(pq.read_metadata(file))
 
     def _apply(self, bucket: Bucket, rows: pa.Table | None, changes: pa.Table) -> bool:
         """Write the rows of a bucket after changes, unless there are none; return whether they have changed."""
@@ -223,6 +243,12 @@ class _StateWriter:
         if not self._files.publish(scratch, path):
             raise BrokenState(f"{self._files.location}/{path} is in the way: repeat the export")
         self._new.files.append(WrittenFile(path, size, rows))
+
+
+def with_all_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return the rows with these columns, which have the values that are in the rest and fit them."""
+    whole = conform(rows, schema).combine_chunks()
+    return pa.Table.from_batches([filled(batch, schema) for batch in whole.to_batches()], schema)
 
 
 def _from(origin: int, changes: pa.Table) -> pa.Table:

@@ -37,8 +37,8 @@ from kctl.tables.plans.cluster_view import ISOLATION_LEVELS
 from kctl.tables.plans.live_topic import LiveLog
 from kctl.tables.plans.plan import Isolation
 from kctl.tables.upserts.buckets import Bucket, bucket_of_name, key_hashes, select
-from kctl.tables.upserts.rows import conform, has_equal_values
-from kctl.tables.upserts.state import StateRequest, write_state
+from kctl.tables.upserts.rows import has_equal_values
+from kctl.tables.upserts.state import StateRequest, with_all_columns, write_state
 from kctl.tables.verification.ledger import Difference
 from kctl.tables.verification.rows import DIFFERENT, EQUAL, GapRow, VerifiedRange
 
@@ -203,7 +203,7 @@ class _Side:
             if held is not None and not (held.has(bucket) or bucket.has(held)):
                 continue
             with damage_as_arrow_error(), self._files.open(path) as file:
-                rows = conform(pq.ParquetFile(file, pre_buffer=False).read(use_threads=False), self._schema)
+                rows = with_all_columns(pq.ParquetFile(file, pre_buffer=False).read(use_threads=False), self._schema)
             if held is None or not bucket.has(held):
                 ids, _ = key_ids(rows, self._options)
                 rows = rows.filter(pa.array(select(bucket, key_hashes(pc.fill_null(ids, b"")))))

@@ -340,6 +340,24 @@ def test_rows_with_one_field_and_keys_with_one_field_are_verified(tmp_path: Path
     assert [(row.status, row.table_records) for row in verified.ranges] == [("equal", 3)]
 
 
+@KINDS
+def test_rows_get_the_columns_of_later_batches(tmp_path: Path, table: TableOptions) -> None:
+    """Those without a change too, and in one commit with the changes."""
+    topic = Cluster(1)
+    topic.key = lambda _, offset: b"%d" % offset
+    # A batch has a sample of three records.
+    topic.value = lambda _, offset: json.dumps({"n": offset, **({"late": f"x{offset}"} if offset > 2 else {})}).encode()
+    for count, columns in ((40, 0), (3, 43 - 3)):
+        topic.append(0, count)
+        upsert(topic, tmp_path, table)
+        found = [row["value"].get("late") for row in read_rows(tmp_path, table)]
+        assert len([value for value in found if value]) == columns
+        assert verified_state(topic, tmp_path).is_equal
+    rows = {row["offset"]: row for row in read_rows(tmp_path, table)}
+    assert [rows[offset]["value"]["late"] for offset in range(3, 43)] == [f"x{offset}" for offset in range(3, 43)]
+    assert {row["value_rest"] for row in rows.values()} == {None}
+
+
 def at_all(folder: Path, table: TableOptions) -> list[tuple[int, int]]:
     return [(row["partition"], row["offset"]) for row in read_rows(folder, table)]
 
