@@ -14,16 +14,22 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kctl.testing.brokers.broker_process import BrokerFailed
+    from kctl.testing.brokers.container import KafkaContainer
     from kctl.testing.brokers.control import ControlFailed
     from kctl.testing.brokers.kafka import KafkaBroker, KafkaCluster
+    from kctl.testing.brokers.seed import SeedError
+    from kctl.testing.brokers.snapshot import Snapshot
 
-__all__ = ["BrokerFailed", "ControlFailed", "KafkaBroker", "KafkaCluster"]
+__all__ = ["BrokerFailed", "ControlFailed", "KafkaBroker", "KafkaCluster", "KafkaContainer", "SeedError", "Snapshot"]
 
 _MODULES = {
     "ControlFailed": "brokers.control",
     "BrokerFailed": "brokers.broker_process",
     "KafkaBroker": "brokers.kafka",
     "KafkaCluster": "brokers.kafka",
+    "KafkaContainer": "brokers.container",
+    "SeedError": "brokers.seed",
+    "Snapshot": "brokers.snapshot",
 }
 
 

@@ -10,8 +10,9 @@ docs/pytest-plugin.md.
 from __future__ import annotations
 
 import re
+import sys
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -53,6 +54,49 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", f"{_TOPIC}(partitions=1, configs=None): the topic that the fixture {_TOPIC} creates for a test"
     )
+
+
+_LOG_LINES_MAX = 200
+_NAMES = ("kctl.testing.brokers.broker_process", "kctl.testing.brokers.kafka")
+_LOGGED: pytest.StashKey[dict[str, int]] = pytest.StashKey()
+"""The bytes that the brokers of a test had logged when it began, by their folders."""
+
+
+def _brokers_of(item: pytest.Item) -> list[BrokerProcess]:
+    """Return the brokers among the fixtures of a test; imports nothing."""
+    process, kafka = (sys.modules.get(name) for name in _NAMES)
+    brokers: list[BrokerProcess] = []
+    for value in getattr(item, "funcargs", {}).values():
+        if process is not None and isinstance(value, process.BrokerProcess):
+            brokers.append(value)
+        elif kafka is not None and isinstance(value, kafka.KafkaCluster):
+            brokers.extend(value.brokers)
+    return list(dict.fromkeys(brokers))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_call(item: pytest.Item) -> None:
+    """Note what the brokers of the test have logged before it."""
+    item.stash[_LOGGED] = {str(broker.data_dir): broker.output_bytes for broker in _brokers_of(item)}
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add the topics and groups of the brokers, and what they have logged, to the report of a test that has failed."""
+    report = yield
+    if report.failed and call.when == "call":
+        for broker in _brokers_of(item):
+            name = f"Kafka broker {broker.bootstrap_servers}"
+            try:
+                state = broker.describe() if broker.is_running else "it does not run"
+            except Exception as error:  # The report of the test matters more.
+                state = f"it does not respond: {error}"
+            report.sections.append((f"{name}, topics and groups", state or "none"))
+            lines = broker.output_since(item.stash[_LOGGED].get(str(broker.data_dir), 0)).splitlines()
+            report.sections.append((f"{name}, log of this test", "\n".join(lines[-_LOG_LINES_MAX:])))
+    return report
 
 
 def _scope(fixture_name: str, config: pytest.Config) -> Any:

@@ -24,6 +24,8 @@ from kctl.server.process.starting import TEST_CONTROL
 from kctl.system.operating_system import module_command
 from kctl.testing.brokers.control import Control, ControlFailed
 from kctl.testing.brokers.faults import BrokerClock, BrokerFaults
+from kctl.testing.brokers.snapshot import Snapshot
+from kctl.testing.brokers.state import BrokerState
 from kctl.testing.brokers.warm_process import ForkedProcess, WarmProcess
 
 START_TIMEOUT_S = 60.0
@@ -45,7 +47,7 @@ class BrokerFailed(RuntimeError):
     """The broker did not start or stop; the text ends with the last lines of its output."""
 
 
-class BrokerProcess(BrokerFaults):
+class BrokerProcess(BrokerFaults, BrokerState):
     """A broker process; the fixtures return it started.
 
     `bootstrap_servers`, `listeners` and the contents of `data_dir` stay the same over restarts.
@@ -60,12 +62,14 @@ class BrokerProcess(BrokerFaults):
         secure: bool = False,
         warm: WarmProcess | None = None,
         control: bool = False,
+        max_replication_factor: int | None = None,
     ) -> None:
         """`properties` are Kafka properties by name; port 0, the default, selects a free port, also in `listeners`.
 
         With `secure` the listener has TLS and SCRAM, with the user `admin`; `listeners` can add others.  The process
-        is forked from `warm`, if that is given.  With `control` the methods of BrokerFaults can be used.  Raises
-        ValueError for a `port` beside `listeners`.
+        is forked from `warm`, if that is given.  With `control` the methods of BrokerFaults can be used.  With
+        `max_replication_factor`, which includes `control`, topics that clients create with more replicas get so many.
+        Raises ValueError for a `port` beside `listeners`.
         """
         self.data_dir = data_dir
         self.properties = {**TEST_PROPERTIES, **(properties or {})}
@@ -77,7 +81,8 @@ class BrokerProcess(BrokerFaults):
         """host:port by the name of the listener, as they are advertised."""
         self.secure = secure
         self.clock = BrokerClock(self.ask)
-        self._control = Control() if control else None
+        self.max_replication_factor = max_replication_factor
+        self._control = Control() if control or max_replication_factor is not None else None
         self._warm = warm
         self._process: Started | None = None
 
@@ -149,6 +154,19 @@ class BrokerProcess(BrokerFaults):
         """Output of the broker, over all its starts."""
         return self._output_path.read_text(errors="replace") if self._output_path.exists() else ""
 
+    @property
+    def output_bytes(self) -> int:
+        """The size of the output until now."""
+        return self._output_path.stat().st_size if self._output_path.exists() else 0
+
+    def output_since(self, position: int) -> str:
+        """Return the output after so many bytes, at most the last MiB."""
+        if not self._output_path.exists():
+            return ""
+        with self._output_path.open("rb") as output:
+            output.seek(max(position, self.output_bytes - (1 << 20)))
+            return output.read().decode(errors="replace")
+
     def start(self, *, timeout_s: float = START_TIMEOUT_S) -> None:
         """Start the broker and return when it serves.  Raises BrokerFailed."""
         assert not self.is_running, "the broker is already running"
@@ -168,6 +186,8 @@ class BrokerProcess(BrokerFaults):
             if self._control is not None:
                 self._seen_requests = 0
                 self.clock.restore()
+                if self.max_replication_factor is not None:
+                    self.ask("cap_replication_factor", maximum=self.max_replication_factor)
         except BaseException:
             self.kill()
             raise
@@ -216,6 +236,30 @@ class BrokerProcess(BrokerFaults):
         """Stop the broker, if it is running, and start it on the same port with the same data."""
         self.stop()
         self.start()
+
+    def snapshot(self) -> Snapshot:
+        """Return a copy of the data as it is now, of a broker that runs or is stopped; see `restore`.
+
+        Raises ValueError for a broker with data outside of its data folder.
+        """
+        if others := {"log.dir", "log.dirs", "zookeeper.connect"} & self.properties.keys():
+            raise ValueError(f"a broker with {min(others)} has data outside of its folder: it has no snapshots")
+        if not self.is_running:
+            return Snapshot(self.data_dir)
+        self.pause()
+        os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        try:
+            return Snapshot(self.data_dir)
+        finally:
+            self.resume()
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Replace all data by those of a snapshot of this broker; a broker that runs is killed, and started again."""
+        was_running = self.is_running
+        self.kill()
+        snapshot.restore(self.data_dir)
+        if was_running:
+            self.start()
 
     def ask(self, command: str, **arguments: object) -> dict[str, Any]:
         """Send a command to the broker; see kctl/server/process/test_control.

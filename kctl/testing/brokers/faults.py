@@ -228,7 +228,7 @@ def _decoded(exchange: dict[str, Any]) -> RecordedRequest:
     frame = base64.b64decode(exchange["request"])
     header, position = decode_request_header(frame) if frame else (None, 0)
     version = -1 if header is None else header.api_version
-    request = None
+    request: Any = None
     if api is not None and version in api.versions:
         request, _ = codec.decode(api.request, frame, version, position)
     return RecordedRequest(
@@ -251,5 +251,5 @@ def _response(api: registry.Api, version: int, encoded: str | None) -> Any:
     error = int.from_bytes(frame[position : position + 2], signed=True)
     if api.name == "api_versions" and error == ErrorCode.UNSUPPORTED_VERSION:
         version = 0  # KIP-511
-    response, _ = codec.decode(api.response, frame, version, position)
+    response: Any = codec.decode(api.response, frame, version, position)[0]
     return response

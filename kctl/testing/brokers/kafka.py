@@ -20,12 +20,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Literal, Self
 
-from kctl.admin import AdminClient, AdminConfig
 from kctl.model import TopicPartition
 from kctl.testing.brokers.broker_process import START_TIMEOUT_S, BrokerProcess, ZooKeeperProcess, wait_until
 from kctl.testing.brokers.control import ControlFailed
 from kctl.testing.brokers.faults import BrokerClock
 from kctl.testing.brokers.relay import Relay
+from kctl.testing.brokers.state import BrokerState
 from kctl.testing.brokers.warm_process import WarmProcess
 
 BROKERS_MAX = 100
@@ -80,6 +80,7 @@ class KafkaBroker(_Block, BrokerProcess):
         secure: bool = False,
         warm: WarmProcess | None = None,
         control: bool = False,
+        max_replication_factor: int | None = None,
     ) -> None:
         """`properties` are Kafka's, by name.  Without `data_dir` a temporary folder is used and removed at the end.
 
@@ -87,7 +88,13 @@ class KafkaBroker(_Block, BrokerProcess):
         """
         self._temporary = tempfile.TemporaryDirectory(prefix="kctl-broker-") if data_dir is None else None
         super().__init__(
-            _folder(data_dir, self._temporary), properties, port=port, secure=secure, warm=warm, control=control
+            _folder(data_dir, self._temporary),
+            properties,
+            port=port,
+            secure=secure,
+            warm=warm,
+            control=control,
+            max_replication_factor=max_replication_factor,
         )
 
     @staticmethod
@@ -198,7 +205,7 @@ class ClusterClock:
             clock.advance(days=days, hours=hours, minutes=minutes, seconds=seconds, milliseconds=milliseconds)
 
 
-class KafkaCluster(_Block):
+class KafkaCluster(_Block, BrokerState):
     """Several brokers with one ZooKeeper, each a process: stop, kill, pause and restart any of `brokers`.
 
     Topics have by default as many replicas as there are brokers, at most 3, so that they survive the loss of one.
@@ -295,8 +302,8 @@ class KafkaCluster(_Block):
             return
         if broker == other:
             raise ValueError(f"broker {broker} cannot be cut off from itself")
-        for one, two in ((broker, other), (other, broker)):
-            self.brokers[one].ask("cut", addresses=list(self.brokers[two].listeners.values()))
+        for sender, receiver in ((broker, other), (other, broker)):
+            self.brokers[sender].ask("cut", addresses=list(self.brokers[receiver].listeners.values()))
 
     def heal(self) -> None:
         """End all partitions of the network."""
@@ -333,6 +340,3 @@ class KafkaCluster(_Block):
 
             if not wait_until(has_moved, START_TIMEOUT_S):
                 raise TimeoutError(f"broker {to} has not become the leader of {name} in {START_TIMEOUT_S:.0f} s")
-
-    def _admin(self) -> AdminClient:
-        return AdminClient(AdminConfig(bootstrap_servers=self.bootstrap_servers))

@@ -83,7 +83,7 @@ def served() -> Iterator[tuple[registry.Api, int]]:
 @for_rows("api, version", served)
 def test_every_response_with_an_error_has_it_for_all_that_was_requested(api: registry.Api, version: int) -> None:
     failed = error_response(api, filled(api.request, version), version, CODE)
-    decoded, _ = codec.decode(api.response, codec.encode_bytes(failed, version), version)
+    decoded: Any = codec.decode(api.response, codec.encode_bytes(failed, version), version)[0]
     assert CODE in set(codes(decoded))
     assert set(codes(decoded)) <= {CODE, ErrorCode.NONE}
 
@@ -102,7 +102,7 @@ def test_a_topic_fails_with_its_partitions_where_requests_and_responses_name_top
         assert version in range(9, 10) or api.name in {"offset_fetch", "metadata"}, "requests of topic ids or groups"
         return
     failed = error_response(api, request, version, CODE, TOPIC)
-    decoded, _ = codec.decode(api.response, codec.encode_bytes(failed, version), version)
+    decoded: Any = codec.decode(api.response, codec.encode_bytes(failed, version), version)[0]
     assert CODE in set(codes(decoded))
     assert without_topic(request, TOPIC) is None
     assert error_response(api, request, version, CODE, "another") is None
@@ -113,13 +113,14 @@ def test_every_possible_error_is_one_of_kafka_and_none_is_success() -> None:
     assert possible_errors("fetch") > OF_FETCH_SESSIONS
 
 
+def failed_response(api: registry.Api, request: Any, version: int, code: ErrorCode = CODE) -> Any:
+    return error_response(api, request, version, code)
+
+
 def test_an_error_has_a_text_where_the_version_has_one() -> None:
     api = registry.api_named("produce")
     messages = [
-        error_response(api, filled(api.request, version), version, CODE)
-        .responses[0]
-        .partition_responses[0]
-        .error_message
+        failed_response(api, filled(api.request, version), version).responses[0].partition_responses[0].error_message
         for version in (7, 8)
     ]
     assert messages == [None, ERROR_MESSAGE]
@@ -128,7 +129,7 @@ def test_an_error_has_a_text_where_the_version_has_one() -> None:
 def test_fetches_without_partitions_cannot_fail_except_as_a_whole() -> None:
     api = registry.api_named("fetch")
     assert error_response(api, blank(FetchRequest), 11, ErrorCode.NOT_LEADER_OR_FOLLOWER) is None
-    response = error_response(api, blank(FetchRequest), 11, ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+    response = failed_response(api, blank(FetchRequest), 11, ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
     assert response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     assert error_response(api, blank(FetchRequest), 6, ErrorCode.FETCH_SESSION_ID_NOT_FOUND) is None
 

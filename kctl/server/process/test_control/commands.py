@@ -81,6 +81,7 @@ class Commands:
             "expire_session": (frozenset(), self._expire_session),
             "expire_transactions": (frozenset(), self._expire_transactions),
             "advance": (frozenset({"ms"}), self._advance),
+            "cap_replication_factor": (frozenset({"maximum"}), self._cap_replication_factor),
             "requests": (frozenset({"after", "api", "client_id"}), self._recorded),
         }
 
@@ -133,6 +134,10 @@ class Commands:
         if failure is None:
             raise ValueError("the fault was cleared, or the broker has been restarted")
         return {"failed": failure.failed, "left": failure.times}
+
+    def _cap_replication_factor(self, arguments: Arguments) -> Answer:
+        self._requests.replication_factor_max = _whole(arguments, "maximum", None, minimum=1, maximum=32_767)
+        return {}
 
     def _clear(self, arguments: Arguments) -> Answer:
         self._requests.failures.remove(_whole(arguments, "fault", None))

@@ -47,7 +47,7 @@ PARTIAL_FETCH_BYTES_MAX = bound(
     on_excess="the client gets the others with its next request",
 )
 
-_PRODUCE, _FETCH = 0, 1
+_PRODUCE, _FETCH, _CREATE_TOPICS = 0, 1, 19
 _SIZE_BYTES = 4
 
 
@@ -75,6 +75,8 @@ class ControlledRequests:
         self.failures = Failures()
         self.traffic = Traffic()
         self.slowness: Slowness | None = None
+        self.replication_factor_max: int | None = None
+        """Topics that are to have more replicas get so many; None for what clients ask for."""
         self._now_ms = now_ms
         self._handle: Handle
         self._client_ids: dict[ConnectionEnd, str] = {}
@@ -100,6 +102,8 @@ class ControlledRequests:
         self._note_client(peer, client)
         if client == KIT_CLIENT_ID:
             return self._handle(frame, peer)
+        if api_key == _CREATE_TOPICS and self.replication_factor_max is not None:
+            frame = self._with_fewer_replicas(header, frame, offset, self.replication_factor_max)
         exchange = self.traffic.begin(api_key, client, self._now_ms(), frame) if is_of_client(client) else None
         try:
             reply = self._failed_or_handled(header, frame, offset, peer, exchange)
@@ -113,6 +117,18 @@ class ControlledRequests:
         if slowness is None or slowness.client_id not in {None, client} or not is_of_client(client):
             return reply
         return _delayed(reply, api_key, partial(_delay_s, slowness, len(frame)))
+
+    def _with_fewer_replicas(
+        self, header: RequestHeader, frame: memoryview, offset: int, replication_factor_max: int
+    ) -> memoryview:
+        """Return a CreateTopics request in which no topic has more replicas; assignments stay as they are."""
+        api = registry.api(_CREATE_TOPICS)
+        if api is None or header.api_version not in api.versions:
+            return frame
+        request: Any = codec.decode(api.request, frame, header.api_version, offset)[0]
+        for topic in request.topics:
+            topic.replication_factor = min(topic.replication_factor, replication_factor_max)
+        return memoryview(encode_request_header(header) + codec.encode_bytes(request, header.api_version))
 
     def _note_client(self, peer: Peer, client_id: str) -> None:
         end = peer.end

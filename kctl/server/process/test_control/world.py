@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
@@ -46,17 +45,17 @@ class AdvancedClock(SystemClock):
         """See Clock.monotonic_ms."""
         return super().monotonic_ms() + self.advanced_ms
 
-    def loop_time_s(self) -> float:
-        """Return the time of the event loop, in seconds."""
-        return time.monotonic() + self.advanced_ms / 1000
-
 
 class AdvancedEventLoop(asyncio.SelectorEventLoop):
     """asyncio's event loop by the time of an AdvancedClock: setting it forward makes timers due."""
 
     def __init__(self, clock: AdvancedClock) -> None:
         super().__init__()
-        self.time = clock.loop_time_s  # type: ignore[method-assign] # as in MeasuredEventLoop
+        self._clock = clock
+
+    def time(self) -> float:
+        """Return the time of timers, in seconds."""
+        return super().time() + self._clock.advanced_ms / 1000
 
 
 class FillableFiles(RealFiles):
