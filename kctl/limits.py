@@ -31,6 +31,7 @@ class Subject(Enum):
     COMMANDS = "Commands and clients"
     REPORTS = "Reports about a broker"
     EXPORTS = "Exports"
+    SCHEMA_REGISTRY = "The schema registry"
 
 
 class Limit(NamedTuple):
