@@ -31,6 +31,8 @@ class SchemasTopic:
     def __init__(self, client: ClusterClient, name: str, apply: Callable[[Sequence[TopicRecord]], None]) -> None:
         """`apply` receives the records in their order, in a thread."""
         self._client = client
+        self._reader = ClusterClient(client.settings, client.transport)
+        """With connections of its own: a fetch waits for records, and requests behind it would wait too."""
         self._tp = TopicPartition(name, 0)
         self._apply = apply
         self._applied = 0
@@ -48,7 +50,7 @@ class SchemasTopic:
         if isinstance(ends, KctlError):
             raise ends
         start, end = (offset.offset for offset in ends)
-        consumer = Consumer(self._client, {self._tp: start})
+        consumer = Consumer(self._reader, {self._tp: start})
         self._applied = start
         while self._applied < end:
             await self._take(consumer)
@@ -115,5 +117,6 @@ class SchemasTopic:
             )
 
     async def close(self) -> None:
-        """Stop the producer."""
+        """Stop the producer, and close the connections of the reader."""
         await self._producer.stop()
+        await self._reader.close()

@@ -75,14 +75,23 @@ class KafkaBroker(_Block, BrokerProcess):
         data_dir: Path | str | None = None,
         port: int | None = None,
         secure: bool = False,
+        schema_registry: bool = False,
         warm: WarmProcess | None = None,
     ) -> None:
         """`properties` are Kafka's, by name.  Without `data_dir` a temporary folder is used and removed at the end.
 
-        The process is forked from `warm`, if that is given.  Raises ValueError for a `port` beside `listeners`.
+        With `schema_registry` a registry is at `schema_registry_url`, as long as the broker runs.  The process is
+        forked from `warm`, if that is given.  Raises ValueError for a `port` beside `listeners`.
         """
         self._temporary = tempfile.TemporaryDirectory(prefix="kctl-broker-") if data_dir is None else None
-        super().__init__(_folder(data_dir, self._temporary), properties, port=port, secure=secure, warm=warm)
+        super().__init__(
+            _folder(data_dir, self._temporary),
+            properties,
+            port=port,
+            secure=secure,
+            schema_registry=schema_registry,
+            warm=warm,
+        )
 
     @staticmethod
     def pool(size: int = 1, properties: Mapping[str, str] | None = None, *, secure: bool = False) -> BrokerPool:
