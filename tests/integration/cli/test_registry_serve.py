@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import socket
 import urllib.error
 import urllib.request
@@ -16,10 +18,11 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
 from tests.integration.cli.conftest import ON_OURS, Kctl
+from tests.peers import probe
 from tests.peers.forked_kctl import program
 from tests.peers.process import Process
 
-pytestmark = [ON_OURS, pytest.mark.long]
+pytestmark = pytest.mark.long
 TIMEOUT_S = 60
 SCHEMA = json.dumps({"schema": '"int"'}).encode()
 
@@ -48,6 +51,7 @@ def served(bootstrap: str, folder: Path, topic: str, *more: str) -> Iterator[Ser
         yield Served(json.loads(ready.read_text())["url"], process)
 
 
+@ON_OURS
 def test_requests_need_a_user_of_the_file(bootstrap: str, tmp_path: Path) -> None:
     users = tmp_path / "users.txt"
     users.write_text("# who may\nann:secret\nbob:x:y\n")
@@ -61,6 +65,7 @@ def test_requests_need_a_user_of_the_file(bootstrap: str, tmp_path: Path) -> Non
         assert "secret" not in registry.process.log_text
 
 
+@ON_OURS
 def test_the_commands_of_registry_work_with_it(bootstrap: str, tmp_path: Path, kctl: Kctl) -> None:
     (tmp_path / "a.avsc").write_text('"int"')
     (tmp_path / "b.proto").write_text('syntax = "proto3"; message B { string s = 1; }')
@@ -85,6 +90,7 @@ def test_the_commands_of_registry_work_with_it(bootstrap: str, tmp_path: Path, k
     assert configs["cleanup.policy"].value == "compact"
 
 
+@ON_OURS
 def test_a_registry_ends_when_another_program_writes_to_its_topic(bootstrap: str, tmp_path: Path) -> None:
     (tmp_path / "second").mkdir()
     with (
@@ -119,6 +125,7 @@ def test_a_registry_ends_when_another_program_writes_to_its_topic(bootstrap: str
         assert second.request("GET", "/config") == (200, {"compatibilityLevel": "FULL"})
 
 
+@ON_OURS
 def test_wrong_arguments_say_what_is_wrong(bootstrap: str, tmp_path: Path, kctl: Kctl) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic("two", 2, 1)])["two"].result(TIMEOUT_S)
@@ -138,3 +145,28 @@ def test_wrong_arguments_say_what_is_wrong(bootstrap: str, tmp_path: Path, kctl:
             ran = kctl(f"registry serve {options}")
             assert (ran.status, message in ran.err) == (status, True), (options, ran.err)
             assert "Traceback" not in ran.err
+
+
+def test_a_broker_stops_with_its_registry_and_says_why(tmp_path: Path) -> None:
+    ready, log = tmp_path / "ready.json", tmp_path / "broker.log"
+    words = ["broker", "start", "--data-dir", str(tmp_path / "data"), "--port", "0", "--schema-registry-port", "0"]
+    with Process("broker", [*program(), *words, "--ready-file", str(ready)], log=log) as process:
+        process.wait_until(ready.exists, timeout_s=TIMEOUT_S)
+        url = json.loads(ready.read_text())["schema_registry_url"]
+        registry = Served(url, process)
+        assert registry.request("POST", "/subjects/a/versions", SCHEMA) == (200, {"id": 1})
+        announced = json.loads((tmp_path / "data" / "schema-registry.json").read_text())
+        assert announced["url"] == url
+        os.kill(announced["pid"], signal.SIGKILL)
+        probe.wait_until(lambda: not process.is_running, what="the end of the broker", timeout_s=TIMEOUT_S)
+        assert "the schema registry has ended with status -9" in process.log_text
+        assert not (tmp_path / "data" / "schema-registry.json").exists()
+
+
+@ON_OURS
+def test_a_registry_beside_several_brokers_is_refused(kctl: Kctl, tmp_path: Path) -> None:
+    for option in ("--detach", "--processes 2"):
+        ran = kctl(f"broker start --data-dir {tmp_path}/data --schema-registry-port 0 {option}")
+        assert ran.status == 2
+        assert "run 'kctl registry serve'" in ran.err
+        assert not (tmp_path / "data").exists()

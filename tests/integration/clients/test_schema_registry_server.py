@@ -97,11 +97,11 @@ def test_confluents_serializers_write_and_read_all_formats(broker: KafkaBroker, 
         {"bootstrap.servers": broker.bootstrap_servers, "group.id": "g", "auto.offset.reset": "earliest"}
     )
     consumer.subscribe(list(formats))
-    found = {}
+    found: dict[str, Any] = {}
     while len(found) < len(formats):
         for message in consumer.consume(10, 0.5):
-            topic = message.topic()
-            found[topic] = formats[topic][1](message.value(), SerializationContext(topic, MessageField.VALUE))
+            name = str(message.topic())
+            found[name] = formats[name][1](message.value(), SerializationContext(name, MessageField.VALUE))
     consumer.close()
     assert found == {topic: value for topic, (_, _, value) in formats.items()}
 
