@@ -32,6 +32,7 @@ class Subject(Enum):
     REPORTS = "Reports about a broker"
     EXPORTS = "Exports"
     TESTS = "Brokers of tests"
+    SCHEMA_REGISTRY = "The schema registry"
 
 
 class Limit(NamedTuple):

@@ -26,6 +26,7 @@ READERS = {
     "broker start": ["broker", "start", "--config"],
     "--command-config": ["topics", "list", "--command-config"],
     "reassign": ["reassign", "execute", "--reassignment-json-file"],
+    "registry serve": ["registry", "serve", "--port", "0", "--user-file"],
     "elect": ["elect", "--preferred", "--path-to-json-file"],
     "reset-offsets": ["groups", "reset-offsets", "g", "--dry-run", "--from-file"],
 }

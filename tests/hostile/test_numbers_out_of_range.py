@@ -54,7 +54,7 @@ COMMANDS = [(noun, command) for noun, verbs in all_commands().items() for comman
 NOT_TRIED = {
     *(("broker", "start"), ("cluster", "start"), ("cluster", "stop"), ("broker", "zookeeper-start")),
     *(("cluster", "log-dirs"), ("reassign", "status"), ("reassign", "verify"), ("reassign", "list")),
-    *(("perf", "produce"), ("perf", "latency")),
+    *(("perf", "produce"), ("perf", "latency"), ("registry", "serve")),
 }
 """Commands that would change something if a value turned out to be valid, or run for seconds, and those that the test
 cluster cannot answer.

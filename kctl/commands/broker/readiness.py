@@ -45,6 +45,7 @@ class ServingItem(NamedTuple):
     zookeeper: str
     data_dir: str
     metrics_url: Annotated[str | None, "The endpoint for metrics; null without one."]
+    schema_registry_url: Annotated[str | None, "With --schema-registry-port."]
     client_properties: Annotated[str | None, "With --secure: the file for --command-config of clients."]
 
 
@@ -68,7 +69,9 @@ class Readiness:
             except OSError:
                 raise UsageError(f"--ready-fd {descriptor}: this process has no such file descriptor") from None
 
-    def tell(self, run: Invocation, folder: DataFolder, client_properties: Path | None) -> None:
+    def tell(
+        self, run: Invocation, folder: DataFolder, client_properties: Path | None, registry_url: str | None = None
+    ) -> None:
         """Write the addresses of the brokers of a folder, which serve now.  Raises KctlError."""
         serving = [running for _, running in brokers_in(folder) if running is not None]
         service = folder.running() or serving[0]
@@ -80,6 +83,7 @@ class Readiness:
             zookeeper=serving[0].zookeeper,
             data_dir=str(folder.path),
             metrics_url=service.metrics_url or None,
+            schema_registry_url=registry_url,
             client_properties=None if client_properties is None else str(client_properties),
         )
         data = (json.dumps(item._asdict()) + "\n").encode()

@@ -16,6 +16,7 @@ import typer
 
 from kctl.commands.broker.environment import properties_of_environment
 from kctl.commands.broker.readiness import Readiness, ReadyDescriptor, ReadyFile, ServingItem
+from kctl.commands.broker.registry_process import RegistryProcess, SchemaRegistryPort
 from kctl.commands.frame.command import LocalCommand
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help.text import examples
@@ -220,6 +221,7 @@ def start(
             min=0,
         ),
     ] = None,
+    schema_registry_port: SchemaRegistryPort = None,
     processes: Processes = None,
     port_step: PortStep = None,
     stop_with: StopWith = None,
@@ -252,6 +254,8 @@ def start(
     broker.id + K, the ports + K, and the folder DATA_DIR/process-K.  The host name of the machine is the broker.rack of
     all, unless it is set.  A broker that ends is started again.
 
+    --schema-registry-port runs 'kctl registry serve' beside the broker, in a process of its own that ends with it.
+
     --stop-with is for tests and scripts: the broker stops, as after SIGTERM, when that process has ended, whatever has
     ended it.  In a shell script, `--stop-with $$` is the script itself.
 
@@ -283,6 +287,10 @@ def start(
     machine = machine_of(options, processes, port_step)
     if machine is not None:
         machine.processes()  # Reports ports that are equal, before a process is started.
+    if schema_registry_port is not None and (detach or processes is not None):
+        raise UsageError(
+            "--schema-registry-port cannot be combined with --detach and --processes: run 'kctl registry serve'"
+        )
     if detach:
         words = [] if machine is None else ["--processes", str(machine.count), "--port-step", str(machine.port_step)]
         start_detached(options, words=words, on_warning=run.console.warn)
@@ -293,21 +301,36 @@ def start(
     # The command that waits for a detached process shows them.
     is_shown = options.log_format is LogFormat.TEXT and not is_detached()
 
-    def on_serving(_: RunningBroker) -> None:
+    registry = None if schema_registry_port is None else RegistryProcess(folder, schema_registry_port)
+
+    def on_serving(running: RunningBroker) -> None:
         _show_next_steps(run, folder, options.secure, is_shown=is_shown)
-        readiness.tell(run, folder, _client_properties(options.secure))
+        client_properties = _client_properties(options.secure)
+        if registry is None:
+            readiness.tell(run, folder, client_properties)
+            return
+        registry.start(
+            running.address,
+            client_properties,
+            lambda url: readiness.tell(run, folder, client_properties, url),
+            is_quiet=run.console.quiet,
+        )
 
     if machine is None:
         from kctl.server.process import process  # noqa: PLC0415 - the whole broker, which runs in another process with --detach
 
         _refuse_data_of_several(options)
-        process.run(
-            options,
-            on_serving=on_serving,
-            on_warning=run.console.warn,
-            log_stream=log_stream,
-            control=_control_of_test(options),
-        )
+        try:
+            process.run(
+                options,
+                on_serving=on_serving,
+                on_warning=run.console.warn,
+                log_stream=log_stream,
+                control=_control_of_test(options),
+            )
+        finally:
+            if registry is not None:
+                registry.stop()
     else:
         _run_machine(machine, on_serving=on_serving, on_warning=run.console.warn, log_stream=log_stream)
     return ExitStatus.DONE

@@ -58,7 +58,8 @@ WORK: dict[str, dict[str, Member]] = {
         ),
         "records": Member("kctl.commands.records", "Delete the oldest records of partitions."),
         "registry": Member(
-            "kctl.commands.registry", "List, describe, check, register and delete schemas of a schema registry."
+            "kctl.commands.registry",
+            "List, describe, check, register and delete schemas of a schema registry; serve one.",
         ),
         "perf": Member("kctl.commands.perf", "Measure throughput and latency with test records."),
     },

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from kctl.config.properties import parse_properties
 from kctl.security.jaas import parse_jaas
@@ -60,15 +61,17 @@ class BrokerProcess(BrokerFaults, BrokerState):
         *,
         port: int | None = None,
         secure: bool = False,
+        schema_registry: bool = False,
         warm: WarmProcess | None = None,
         control: bool = False,
         max_replication_factor: int | None = None,
     ) -> None:
         """`properties` are Kafka properties by name; port 0, the default, selects a free port, also in `listeners`.
 
-        With `secure` the listener has TLS and SCRAM, with the user `admin`; `listeners` can add others.  The process
-        is forked from `warm`, if that is given.  With `control` the methods of BrokerFaults can be used.  With
-        `max_replication_factor`, which includes `control`, topics that clients create with more replicas get so many.
+        With `secure` the listener has TLS and SCRAM, with the user `admin`; `listeners` can add others.  With
+        `schema_registry` a registry is at `schema_registry_url`.  The process is forked from `warm`, if that is given.
+        With `control` the methods of BrokerFaults can be used.  With `max_replication_factor`, which includes
+        `control`, topics that clients create with more replicas get so many.
         Raises ValueError for a `port` beside `listeners`.
         """
         self.data_dir = data_dir
@@ -81,6 +84,9 @@ class BrokerProcess(BrokerFaults, BrokerState):
         """host:port by the name of the listener, as they are advertised."""
         self.secure = secure
         self.clock = BrokerClock(self.ask)
+        self.schema_registry_url: str | None = None
+        """With `schema_registry`, from the first start; the same after a restart."""
+        self._has_registry = schema_registry
         self.max_replication_factor = max_replication_factor
         self._control = Control() if control or max_replication_factor is not None else None
         self._warm = warm
@@ -176,6 +182,9 @@ class BrokerProcess(BrokerFaults, BrokerState):
             words += ["--port", str(self.port)]
         if self.secure:
             words.append("--secure")
+        if self._has_registry:
+            port = urlsplit(self.schema_registry_url or "").port or 0
+            words += ["--schema-registry-port", str(port)]
         for name, value in self.properties.items():
             words += ["-o", f"{name}={value}"]
         before = len(self.output)
@@ -293,11 +302,18 @@ class BrokerProcess(BrokerFaults, BrokerState):
                 raise BrokerFailed(f"the broker ended with status {process.returncode}:\n{self._tail()}")
             # With `secure`, the file for clients is written when the broker serves.
             is_complete = not self.secure or self.client_properties_file.exists()
+            is_complete = is_complete and (not self._has_registry or self._registry_file.exists())
             return self._announced().get("pid") == process.pid and is_complete
 
         if not wait_until(is_announced, timeout_s):
             raise BrokerFailed(f"the broker does not serve after {timeout_s:.0f} s:\n{self._tail()}")
+        if self._has_registry:
+            self.schema_registry_url = json.loads(self._registry_file.read_text(encoding="utf-8"))["url"]
         return self._announced()
+
+    @property
+    def _registry_file(self) -> Path:
+        return self.data_dir / "schema-registry.json"
 
     def _announced(self) -> dict[str, Any]:
         """Return the status that a broker of this folder, possibly an earlier one, wrote when it started to serve."""

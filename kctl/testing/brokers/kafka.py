@@ -78,13 +78,15 @@ class KafkaBroker(_Block, BrokerProcess):
         data_dir: Path | str | None = None,
         port: int | None = None,
         secure: bool = False,
+        schema_registry: bool = False,
         warm: WarmProcess | None = None,
         control: bool = False,
         max_replication_factor: int | None = None,
     ) -> None:
         """`properties` are Kafka's, by name.  Without `data_dir` a temporary folder is used and removed at the end.
 
-        The process is forked from `warm`, if that is given.  Raises ValueError for a `port` beside `listeners`.
+        With `schema_registry` a registry is at `schema_registry_url`, as long as the broker runs.  The process is
+        forked from `warm`, if that is given.  Raises ValueError for a `port` beside `listeners`.
         """
         self._temporary = tempfile.TemporaryDirectory(prefix="kctl-broker-") if data_dir is None else None
         super().__init__(
@@ -92,6 +94,7 @@ class KafkaBroker(_Block, BrokerProcess):
             properties,
             port=port,
             secure=secure,
+            schema_registry=schema_registry,
             warm=warm,
             control=control,
             max_replication_factor=max_replication_factor,

@@ -41,6 +41,7 @@ LINES = [
     "dump-log --compat kafka-3 --files {missing}",
     "broker start --config {missing}",
     "broker check --config {missing}",
+    "registry serve --port 0 --user-file {missing}",
     "broker zookeeper-get / --zk-tls-config-file {missing}",
     "profile add staging --bootstrap-server kafka1:9092 --command-config {missing}",
 ]

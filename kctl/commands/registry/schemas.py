@@ -11,7 +11,6 @@ from kctl.commands.frame.command import ChangingCommand, ConfirmedCommand
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
-from kctl.commands.frame.lazy_group import verb_group
 from kctl.commands.frame.output.shown import shows
 from kctl.commands.frame.query import QueryCommand
 from kctl.commands.reading.options import SchemaRegistry, registry_client
@@ -25,12 +24,6 @@ from kctl.system.user_files import read_regular
 if TYPE_CHECKING:
     from kctl.client.registry.client import RegistryClient
 
-app = typer.Typer(
-    cls=verb_group(__name__, ["list", "describe", "compatibility", "check", "register", "delete"]),
-    help="List, describe, check, register and delete schemas of a schema registry.",
-    subcommand_metavar="VERB [ARGUMENTS] [OPTIONS]",
-    add_completion=False,
-)
 verbs = typer.Typer(add_completion=False)
 
 

@@ -1,0 +1,1 @@
+"""Avro, JSON Schema and Protobuf: canonical texts, and which changes of a schema are compatible."""

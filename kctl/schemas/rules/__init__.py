@@ -1,0 +1,1 @@
+"""What requests of the REST API read and change: pure functions of the state and a request."""

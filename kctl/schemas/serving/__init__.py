@@ -1,0 +1,1 @@
+"""The server: the topic that holds the state, HTTP, users."""

@@ -1,0 +1,366 @@
+"""Requests of Confluent's documented API with status and body, in scenarios that each begin with an empty registry.
+
+The sources are the API reference of Confluent's Schema Registry and the texts in its class `Errors`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+Step = tuple[str, Any, int, Any]
+"""METHOD PATH, the document of the body, the status, the document of the response or the error code."""
+
+INT, STRING = {"schema": '"int"'}, {"schema": '"string"'}
+LONG = {"schema": '"long"'}
+R1 = {"schema": '{"type":"record","name":"R","fields":[{"name":"a","type":"int"}]}'}
+R2 = {
+    "schema": '{"type":"record","name":"R","fields":[{"name":"a","type":"int"},{"name":"b","type":"int","default":0}]}'
+}
+R3 = {"schema": '{"type":"record","name":"R","fields":[{"name":"a","type":"int"},{"name":"c","type":"int"}]}'}
+ENUM = {"schema": '{"type":"enum","name":"E","symbols":["X"]}'}
+USER = {
+    "schema": '{"type":"record","name":"U","fields":[{"name":"e","type":"E"}]}',
+    "references": [{"name": "E", "subject": "e", "version": 1}],
+}
+JSON = {"schema": '{"type":"object","additionalProperties":false}', "schemaType": "JSON"}
+JSON2 = {
+    "schema": '{"type":"object","properties":{"a":{"type":"string"}},"additionalProperties":false}',
+    "schemaType": "JSON",
+}
+NOT_FOUND = {"error_code": 404, "message": "HTTP 404 Not Found"}
+NOT_ALLOWED = {"error_code": 405, "message": "HTTP 405 Method Not Allowed"}
+
+
+def no_subject(name: str) -> dict[str, Any]:
+    return {"error_code": 40401, "message": f"Subject '{name}' not found."}
+
+
+NO_VERSION = {"error_code": 40402, "message": "Version 9 not found."}
+NO_SCHEMA = {"error_code": 40403, "message": "Schema not found"}
+BAD_VERSION = {
+    "error_code": 42202,
+    "message": "The specified version '0' is not a valid version id. Allowed values are between [1, 2^31-1] and the "
+    'string "latest"',
+}
+BAD_LEVEL = {
+    "error_code": 42203,
+    "message": "Invalid compatibility level. Valid values are none, backward, forward, full, backward_transitive, "
+    "forward_transitive, and full_transitive",
+}
+
+MISSING_DEFAULT = (
+    "{errorType:'READER_FIELD_MISSING_DEFAULT_VALUE', description:'The field 'c' at path '/fields/1' in the new schema "
+    "has no default value and is missing in the old schema', additionalInfo:'c'}"
+)
+
+SCENARIOS: dict[str, list[Step]] = {
+    "an empty registry": [
+        ("GET /", None, 200, {}),
+        ("GET /subjects", None, 200, []),
+        ("GET /schemas", None, 200, []),
+        ("GET /schemas/types", None, 200, ["JSON", "PROTOBUF", "AVRO"]),
+        ("GET /contexts", None, 200, ["."]),
+        ("GET /config", None, 200, {"compatibilityLevel": "BACKWARD"}),
+        ("GET /mode", None, 200, {"mode": "READWRITE"}),
+        ("GET /subjects/a/versions", None, 404, no_subject("a")),
+        ("GET /subjects/a/versions/1", None, 404, no_subject("a")),
+        ("GET /subjects/a/versions/latest", None, 404, no_subject("a")),
+        ("GET /subjects/a/versions/1/schema", None, 404, no_subject("a")),
+        ("GET /subjects/a/versions/1/referencedby", None, 404, no_subject("a")),
+        ("DELETE /subjects/a", None, 404, no_subject("a")),
+        ("DELETE /subjects/a/versions/1", None, 404, no_subject("a")),
+        ("POST /subjects/a", INT, 404, no_subject("a")),
+        ("GET /schemas/ids/1", None, 404, {"error_code": 40403, "message": "Schema 1 not found"}),
+        ("GET /schemas/ids/1/schema", None, 404, {"error_code": 40403, "message": "Schema 1 not found"}),
+        ("GET /schemas/ids/1/subjects", None, 404, NO_SCHEMA),
+        ("GET /schemas/ids/1/versions", None, 404, NO_SCHEMA),
+        ("POST /compatibility/subjects/a/versions/latest", INT, 200, {"is_compatible": True}),
+        ("POST /compatibility/subjects/a/versions", INT, 200, {"is_compatible": True}),
+        ("POST /compatibility/subjects/a/versions/9", INT, 404, NO_VERSION),
+        ("GET /config/a", None, 404, 40408),
+        ("GET /mode/a", None, 404, 40409),
+        ("DELETE /config/a", None, 404, no_subject("a")),
+        ("DELETE /mode/a", None, 404, no_subject("a")),
+        ("DELETE /config", None, 200, {"compatibilityLevel": "BACKWARD"}),
+        ("DELETE /mode", None, 200, {"mode": "READWRITE"}),
+    ],
+    "paths and methods that are not served": [
+        ("GET /nope", None, 404, NOT_FOUND),
+        ("GET /subjects/a/versions/1/nope", None, 404, NOT_FOUND),
+        ("GET /schemas/ids/x", None, 404, NOT_FOUND),
+        ("GET /schemas/ids/99999999999", None, 404, NOT_FOUND),
+        ("GET /schemas/guids/x", None, 404, NOT_FOUND),
+        ("GET /v1/metadata/id", None, 404, NOT_FOUND),
+        ("GET /exporters", None, 404, NOT_FOUND),
+        ("GET /dek-registry/v1/keks", None, 404, NOT_FOUND),
+        ("PUT /subjects", None, 405, NOT_ALLOWED),
+        ("GET /subjects/a", None, 405, NOT_ALLOWED),
+        ("PATCH /config", None, 405, NOT_ALLOWED),
+        ("DELETE /contexts", None, 405, NOT_ALLOWED),
+        ("DELETE /schemas/ids/1", None, 405, NOT_ALLOWED),
+    ],
+    "register and read": [
+        ("POST /subjects/a/versions", INT, 200, {"id": 1}),
+        ("POST /subjects/a/versions", INT, 200, {"id": 1}),
+        ("POST /subjects/a/versions", {"schema": '{"type":"int"}'}, 200, {"id": 1}),
+        ("POST /subjects/b/versions", INT, 200, {"id": 1}),
+        ("POST /subjects/a/versions", LONG, 200, {"id": 2}),
+        ("POST /subjects/b/versions", LONG, 200, {"id": 2}),
+        ("GET /subjects", None, 200, ["a", "b"]),
+        ("GET /subjects?offset=1", None, 200, ["b"]),
+        ("GET /subjects?limit=1", None, 200, ["a"]),
+        ("GET /subjects?subjectPrefix=b", None, 200, ["b"]),
+        ("GET /subjects/a/versions", None, 200, [1, 2]),
+        ("GET /subjects/a/versions?offset=1&limit=1", None, 200, [2]),
+        ("GET /subjects/a/versions/1", None, 200, {"subject": "a", "version": 1, "id": 1, "schema": '"int"'}),
+        ("GET /subjects/a/versions/latest", None, 200, {"subject": "a", "version": 2, "id": 2, "schema": '"long"'}),
+        ("GET /subjects/a/versions/-1", None, 200, {"subject": "a", "version": 2, "id": 2, "schema": '"long"'}),
+        ("GET /subjects/a/versions/1/schema", None, 200, '"int"'),
+        ("GET /subjects/a/versions/9", None, 404, NO_VERSION),
+        ("GET /subjects/a/versions/0", None, 422, BAD_VERSION),
+        ("GET /subjects/a/versions/x", None, 422, 42202),
+        ("GET /subjects/a/versions/-2", None, 422, 42202),
+        ("GET /subjects/a/versions/2147483648", None, 422, 42202),
+        ("GET /schemas/ids/1", None, 200, {"schema": '"int"'}),
+        ("GET /schemas/ids/1?fetchMaxId=true", None, 200, {"schema": '"int"', "maxId": 2}),
+        ("GET /schemas/ids/1?format=serialized", None, 200, {"schema": '"int"'}),
+        ("GET /schemas/ids/1?format=resolved", None, 422, 422),
+        ("GET /schemas/ids/1/schema", None, 200, '"int"'),
+        ("GET /schemas/ids/1/subjects", None, 200, ["a", "b"]),
+        ("GET /schemas/ids/1/versions", None, 200, [{"subject": "a", "version": 1}, {"subject": "b", "version": 1}]),
+        ("GET /schemas/ids/3", None, 404, {"error_code": 40403, "message": "Schema 3 not found"}),
+        ("POST /subjects/a", INT, 200, {"subject": "a", "version": 1, "id": 1, "schema": '"int"'}),
+        ("POST /subjects/a", STRING, 404, NO_SCHEMA),
+        ("POST /subjects/c", INT, 404, no_subject("c")),
+        (
+            "GET /schemas?latestOnly=true&subjectPrefix=a",
+            None,
+            200,
+            [{"subject": "a", "version": 2, "id": 2, "schema": '"long"'}],
+        ),
+    ],
+    "invalid requests": [
+        ("POST /subjects/a/versions", {"schema": "x"}, 422, 42201),
+        ("POST /subjects/a/versions", {"schema": ""}, 422, 42201),
+        ("POST /subjects/a/versions", {}, 422, 42201),
+        ("POST /subjects/a/versions", {"schema": '"int"', "schemaType": "XML"}, 422, 42201),
+        ("POST /subjects/a/versions", {"schema": "{", "schemaType": "JSON"}, 422, 42201),
+        ("POST /subjects/a/versions", {"schema": 5}, 400, 400),
+        ("POST /subjects/a/versions", [], 400, 400),
+        ("POST /subjects/a/versions", None, 400, 400),
+        ("POST /subjects/a/versions", {**INT, "references": [{}]}, 400, 400),
+        ("POST /subjects/a/versions", {**INT, "references": 5}, 400, 400),
+        ("POST /subjects/a/versions", {**INT, "ruleSet": {}}, 422, 422),
+        ("POST /subjects/a/versions", {**INT, "metadata": {"properties": {}}}, 422, 422),
+        ("POST /subjects/a/versions", {**INT, "metadata": None}, 200, {"id": 1}),
+        ("POST /subjects/a%00/versions", INT, 422, 42208),
+        ("POST /subjects/__GLOBAL/versions", INT, 422, 42208),
+        ("POST /subjects/" + "x" * 1_001 + "/versions", INT, 422, 42208),
+        ("POST /subjects/a/versions", {**LONG, "id": 7}, 422, 42205),
+        ("POST /subjects/a/versions", {**LONG, "version": 7}, 422, 42201),
+        ("POST /subjects/a/versions", {**LONG, "version": 2}, 200, {"id": 2}),
+        ("POST /subjects/a", {"schema": "x"}, 422, 42201),
+        ("POST /compatibility/subjects/a/versions/1", {"schema": "x"}, 422, 42201),
+        ("POST /compatibility/subjects/a/versions/0", INT, 422, BAD_VERSION),
+        ("PUT /config", {"compatibility": "SOME"}, 422, BAD_LEVEL),
+        ("PUT /config", {}, 422, BAD_LEVEL),
+        ("PUT /config", {"compatibilityGroup": "x"}, 422, 422),
+        ("PUT /config/a", {"compatibility": 5}, 422, BAD_LEVEL),
+        ("PUT /mode", {"mode": "SOME"}, 422, 42204),
+        ("PUT /mode", {"mode": "FORWARD"}, 422, 42204),
+        ("PUT /mode", {}, 422, 42204),
+        ("GET /subjects", None, 200, ["a"]),
+        ("GET /subjects/a/versions", None, 200, [1, 2]),
+    ],
+    "softly deleted versions": [
+        ("PUT /config", {"compatibility": "NONE"}, 200, {"compatibility": "NONE"}),
+        ("POST /subjects/a/versions", INT, 200, {"id": 1}),
+        ("POST /subjects/a/versions", STRING, 200, {"id": 2}),
+        ("DELETE /subjects/a/versions/1?permanent=true", None, 404, 40407),
+        ("DELETE /subjects/a/versions/1", None, 200, 1),
+        ("DELETE /subjects/a/versions/1", None, 404, 40406),
+        ("GET /subjects/a/versions", None, 200, [2]),
+        ("GET /subjects/a/versions?deleted=true", None, 200, [1, 2]),
+        ("GET /subjects/a/versions?deletedOnly=true", None, 200, [1]),
+        ("GET /subjects/a/versions?deletedAsNegative=true", None, 200, [-1, 2]),
+        ("GET /subjects/a/versions/1", None, 404, 40402),
+        (
+            "GET /subjects/a/versions/1?deleted=true",
+            None,
+            200,
+            {"subject": "a", "version": 1, "id": 1, "schema": '"int"'},
+        ),
+        ("GET /schemas/ids/1", None, 200, {"schema": '"int"'}),
+        ("GET /schemas/ids/1/versions", None, 200, []),
+        ("GET /schemas/ids/1/versions?deleted=true", None, 200, [{"subject": "a", "version": 1}]),
+        ("POST /subjects/a", INT, 404, NO_SCHEMA),
+        ("POST /subjects/a?deleted=true", INT, 200, {"subject": "a", "version": 1, "id": 1, "schema": '"int"'}),
+        ("POST /subjects/a/versions", INT, 200, {"id": 1}),
+        ("GET /subjects/a/versions?deleted=true", None, 200, [2, 3]),
+        ("DELETE /subjects/a/versions/latest", None, 200, 3),
+        ("DELETE /subjects/a/versions/9", None, 404, NO_VERSION),
+        ("DELETE /subjects/a/versions/0", None, 422, BAD_VERSION),
+        ("DELETE /subjects/a/versions/3?permanent=true", None, 200, 3),
+        ("GET /schemas/ids/1", None, 404, 40403),
+    ],
+    "softly deleted subjects": [
+        ("POST /subjects/a/versions", INT, 200, {"id": 1}),
+        ("POST /subjects/a/versions", LONG, 200, {"id": 2}),
+        ("PUT /config/a", {"compatibility": "FULL"}, 200, {"compatibility": "FULL"}),
+        ("DELETE /subjects/a?permanent=true", None, 404, 40405),
+        ("DELETE /subjects/a", None, 200, [1, 2]),
+        ("DELETE /subjects/a", None, 404, 40404),
+        ("GET /subjects", None, 200, []),
+        ("GET /subjects?deleted=true", None, 200, ["a"]),
+        ("GET /subjects?deletedOnly=true", None, 200, ["a"]),
+        ("GET /subjects/a/versions", None, 404, no_subject("a")),
+        ("GET /config/a", None, 200, {"compatibilityLevel": "FULL"}),
+        ("POST /subjects/a/versions", STRING, 200, {"id": 3}),
+        ("GET /subjects/a/versions", None, 200, [3]),
+        ("DELETE /subjects/a", None, 200, [3]),
+        ("DELETE /subjects/a?permanent=true", None, 200, [1, 2, 3]),
+        ("GET /subjects?deleted=true", None, 200, []),
+        ("GET /config/a", None, 404, 40408),
+        ("POST /subjects/a/versions", INT, 200, {"id": 4}),
+        ("GET /subjects/a/versions", None, 200, [1]),
+    ],
+    "references": [
+        ("POST /subjects/u/versions", USER, 422, 42201),
+        ("POST /subjects/e/versions", ENUM, 200, {"id": 1}),
+        ("POST /subjects/u/versions", USER, 200, {"id": 2}),
+        (
+            "POST /subjects/v/versions",
+            {**USER, "references": [{"name": "E", "subject": "e", "version": -1}]},
+            200,
+            {"id": 2},
+        ),
+        ("GET /subjects/e/versions/1/referencedby", None, 200, [2]),
+        ("GET /subjects/u/versions/1", None, 200, {"subject": "u", "version": 1, "id": 2, **USER}),
+        ("GET /schemas/ids/2", None, 200, USER),
+        ("POST /subjects/u", USER, 200, {"subject": "u", "version": 1, "id": 2, **USER}),
+        (
+            "DELETE /subjects/e",
+            None,
+            422,
+            {
+                "error_code": 42206,
+                "message": "One or more references exist to the schema {magic=1,keytype=SCHEMA,subject=e,version=1}.",
+            },
+        ),
+        ("DELETE /subjects/e/versions/1", None, 422, 42206),
+        ("DELETE /subjects/u", None, 200, [1]),
+        ("DELETE /subjects/v", None, 200, [1]),
+        ("DELETE /subjects/e", None, 200, [1]),
+        ("DELETE /subjects/e?permanent=true", None, 422, 42206),
+        ("DELETE /subjects/u?permanent=true", None, 200, [1]),
+        ("DELETE /subjects/v?permanent=true", None, 200, [1]),
+        ("DELETE /subjects/e?permanent=true", None, 200, [1]),
+    ],
+    "levels": [
+        ("PUT /config", {"compatibility": "full_transitive"}, 200, {"compatibility": "full_transitive"}),
+        ("GET /config", None, 200, {"compatibilityLevel": "FULL_TRANSITIVE"}),
+        ("GET /config/a?defaultToGlobal=true", None, 200, {"compatibilityLevel": "FULL_TRANSITIVE"}),
+        ("PUT /config/a", {"compatibility": "FORWARD"}, 200, {"compatibility": "FORWARD"}),
+        ("GET /config/a", None, 200, {"compatibilityLevel": "FORWARD"}),
+        ("PUT /config/a", {"normalize": True}, 200, {"normalize": True}),
+        ("GET /config/a", None, 200, {"compatibilityLevel": "FORWARD", "normalize": True}),
+        ("DELETE /config/a", None, 200, {"compatibilityLevel": "FORWARD", "normalize": True}),
+        ("GET /config/a", None, 404, 40408),
+        ("DELETE /config", None, 200, {"compatibilityLevel": "FULL_TRANSITIVE"}),
+        ("GET /config", None, 200, {"compatibilityLevel": "BACKWARD"}),
+    ],
+    "compatibility": [
+        ("POST /subjects/a/versions", R1, 200, {"id": 1}),
+        ("POST /subjects/a/versions", R3, 409, 409),
+        ("POST /compatibility/subjects/a/versions/latest", R3, 200, {"is_compatible": False}),
+        ("POST /compatibility/subjects/a/versions", R3, 200, {"is_compatible": False}),
+        (
+            "POST /compatibility/subjects/a/versions/1?verbose=true",
+            R3,
+            200,
+            {
+                "is_compatible": False,
+                "messages": [
+                    MISSING_DEFAULT,
+                    "{oldSchemaVersion: 1}",
+                    f"{{oldSchema: '{R1['schema']}'}}",
+                    "{validateFields: 'false', compatibility: 'BACKWARD'}",
+                ],
+            },
+        ),
+        (
+            "POST /compatibility/subjects/a/versions/1?verbose=true",
+            JSON,
+            200,
+            {
+                "is_compatible": False,
+                "messages": [
+                    "Incompatible because of different schema type",
+                    "{validateFields: 'false', compatibility: 'BACKWARD'}",
+                ],
+            },
+        ),
+        ("POST /compatibility/subjects/a/versions/1?verbose=true", R2, 200, {"is_compatible": True, "messages": []}),
+        ("POST /subjects/a/versions?force=true", R3, 200, {"id": 2}),
+        ("PUT /config/a", {"compatibility": "NONE"}, 200, {"compatibility": "NONE"}),
+        ("POST /subjects/a/versions", STRING, 200, {"id": 3}),
+        ("POST /subjects/j/versions", JSON, 200, {"id": 4}),
+        ("POST /subjects/j/versions", JSON2, 200, {"id": 5}),
+        ("GET /subjects/j/versions/2", None, 200, {"subject": "j", "version": 2, "id": 5, **JSON2}),
+        ("PUT /config/j", {"compatibility": "FULL"}, 200, {"compatibility": "FULL"}),
+        ("POST /compatibility/subjects/j/versions/1", JSON2, 200, {"is_compatible": False}),
+    ],
+    "modes": [
+        ("POST /subjects/a/versions", INT, 200, {"id": 1}),
+        ("PUT /mode", {"mode": "READONLY"}, 200, {"mode": "READONLY"}),
+        ("GET /mode", None, 200, {"mode": "READONLY"}),
+        (
+            "POST /subjects/a/versions",
+            LONG,
+            422,
+            {"error_code": 42205, "message": "Subject a in context . is in read-only mode"},
+        ),
+        ("DELETE /subjects/a", None, 422, 42205),
+        ("DELETE /subjects/a/versions/1", None, 422, 42205),
+        ("PUT /config/a", {"compatibility": "FULL"}, 422, 42205),
+        ("GET /subjects/a/versions/1", None, 200, {"subject": "a", "version": 1, "id": 1, "schema": '"int"'}),
+        ("GET /mode/a?defaultToGlobal=true", None, 200, {"mode": "READONLY"}),
+        ("PUT /mode/a", {"mode": "READWRITE"}, 200, {"mode": "READWRITE"}),
+        ("POST /subjects/a/versions", LONG, 200, {"id": 2}),
+        ("DELETE /mode/a", None, 200, {"mode": "READWRITE"}),
+        ("DELETE /mode", None, 200, {"mode": "READONLY"}),
+        ("PUT /mode/a", {"mode": "IMPORT"}, 422, 42205),
+        ("PUT /mode/b", {"mode": "IMPORT"}, 200, {"mode": "IMPORT"}),
+        ("POST /subjects/b/versions", STRING, 422, 42205),
+        ("POST /subjects/b/versions", {**STRING, "id": 50, "version": 5}, 200, {"id": 50}),
+        ("POST /subjects/b/versions", {**LONG, "id": 50}, 422, 42205),
+        ("GET /subjects/b/versions", None, 200, [5]),
+        ("DELETE /mode/b", None, 200, {"mode": "IMPORT"}),
+        ("POST /subjects/c/versions", ENUM, 200, {"id": 51}),
+        ("PUT /mode?force=true", {"mode": "IMPORT"}, 200, {"mode": "IMPORT"}),
+    ],
+    "contexts": [
+        ("POST /subjects/:.c:a/versions", STRING, 200, {"id": 1}),
+        ("POST /subjects/a/versions", INT, 200, {"id": 1}),
+        ("POST /subjects/:.:a/versions", INT, 200, {"id": 1}),
+        ("GET /contexts", None, 200, [".", ".c"]),
+        ("GET /subjects", None, 200, [":.c:a", "a"]),
+        ("GET /subjects?subjectPrefix=:.c:", None, 200, [":.c:a"]),
+        ("GET /subjects?subjectPrefix=", None, 200, ["a"]),
+        ("GET /schemas/ids/1", None, 200, {"schema": '"int"'}),
+        ("GET /schemas/ids/1?subject=:.c:a", None, 200, {"schema": '"string"'}),
+        ("GET /contexts/.c/subjects", None, 200, [":.c:a"]),
+        ("GET /contexts/.c/subjects/a/versions", None, 200, [1]),
+        ("GET /contexts/:.c:/schemas/ids/1", None, 200, {"schema": '"string"'}),
+        ("GET /contexts/c/subjects", None, 404, NOT_FOUND),
+        ("PUT /config/:.c:", {"compatibility": "NONE"}, 200, {"compatibility": "NONE"}),
+        ("GET /config/:.c:a?defaultToGlobal=true", None, 200, {"compatibilityLevel": "NONE"}),
+        ("POST /subjects/:.c:a/versions", INT, 200, {"id": 2}),
+        ("POST /subjects/a/versions", STRING, 409, 409),
+        ("PUT /config/:.__GLOBAL:", {"compatibility": "FULL"}, 200, {"compatibility": "FULL"}),
+        ("GET /config/:.d:x?defaultToGlobal=true", None, 200, {"compatibilityLevel": "FULL"}),
+        ("POST /subjects/:.c:/versions", INT, 422, 42208),
+        ("DELETE /subjects/:.c:a", None, 200, [1, 2]),
+        ("GET /contexts", None, 200, [".", ".c"]),
+    ],
+}
