@@ -169,6 +169,7 @@ def test_share_groups_are_described_reset_and_deleted(kctl: Kctl, topic: str, bo
 @WITH_OURS
 def test_streams_groups_are_described_reset_and_deleted(kctl: Kctl, topic: str, bootstrap: str) -> None:
     kctl(f"produce {topic} --partition 0", stdin=b"x\n" * 10)
+    kctl(f"groups describe {topic}")  # Looks up the coordinator, for which a new broker creates the offsets topic.
     streams_group_heartbeat(bootstrap, topic, epoch=0, source=topic)
 
     def is_assigned() -> bool:

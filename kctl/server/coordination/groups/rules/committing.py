@@ -118,7 +118,12 @@ def delete_offsets(group: Group, event: DeleteOffsets, now: Now, out: list[Actio
         tp: ErrorCode.NONE if is_empty or not group.is_subscribed_to(tp.topic) else ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
         for tp in event.partitions
     }
-    _drop(group, (tp for tp, error in errors.items() if error is ErrorCode.NONE), now, out)
+    deleted = [tp for tp, error in errors.items() if error is ErrorCode.NONE]
+    if group.newer is None:
+        _drop(group, deleted, now, out)
+    elif removed := group.offsets.remove(deleted):
+        # A group of a newer type is removed when it expires, as in Kafka 4.
+        out.append(PersistTombstones(tuple(removed), is_group_gone=False))
     out.append(Respond(event.token, DeleteOffsetsOutcome(ErrorCode.NONE, errors)))
 
 
