@@ -1,7 +1,7 @@
 """Bounds on what a peer can make the broker or a command allocate, compute or write.
 
 A bound is declared once, by `bound`, in the module that checks it, or here if several modules do; if a Kafka property
-sets its value, by `configured`.  `./dev docs` writes a table of all for each subject into docs/reference/bounds.md.  A
+sets its value, by `configured`.  `./dev docs` writes a table of all for each subject into docs/reference.  A
 bound is checked before the work that it limits, or while a request is decoded.
 """
 

@@ -18,7 +18,7 @@ from kctl.commands.frame.help.text import summary_of
 from kctl.commands.frame.output.json_schema import schema_of
 from kctl.commands.frame.output.shown import shown_by
 from kctl.commands.frame.root import all_commands
-from kctl.limits import LIMITS, Limit
+from kctl.limits import LIMITS, Limit, Subject
 from kctl.metrics.definitions import Definition, Dialect, series_names
 from kctl.migration.check.kinds import KINDS
 from kctl.migration.target.property_table import PROPERTIES as TARGET_PROPERTIES
@@ -40,7 +40,13 @@ _TABLE_START = "<!-- limits: written by ./dev docs -->\n"
 _TABLE_END = "<!-- end of limits -->\n"
 
 
-def limits_tables(page: str) -> str:
+OUTSIDE_THE_BROKER = frozenset(
+    {Subject.NAMED_FILES, Subject.COMMANDS, Subject.REPORTS, Subject.EXPORTS, Subject.TESTS, Subject.SCHEMA_REGISTRY}
+)
+"""Subjects of bounds that have a page of their own."""
+
+
+def limits_tables(page: str, *, of_broker: bool) -> str:
     """`page` with the tables of bounds between its two markers replaced by the present ones."""
     before, _, rest = page.partition(_TABLE_START)
     _, _, after = rest.partition(_TABLE_END)
@@ -48,7 +54,7 @@ def limits_tables(page: str) -> str:
     tables = "\n".join(
         _table(subject.value, sorted(limits, key=lambda limit: order[limit.what]))
         for subject, limits in LIMITS.items()
-        if limits
+        if limits and (subject not in OUTSIDE_THE_BROKER) is of_broker
     )
     return f"{before}{_TABLE_START}\n{tables}\n{_TABLE_END}{after}"
 
@@ -352,7 +358,8 @@ def client_properties() -> str:
 PAGES: dict[str, Callable[[str], str]] = {
     "docs/reference/config.md": lambda _: config_reference(),
     "docs/reference/client-properties.md": lambda _: client_properties(),
-    "docs/reference/bounds.md": limits_tables,
+    "docs/reference/bounds.md": functools.partial(limits_tables, of_broker=True),
+    "docs/reference/bounds-of-commands.md": functools.partial(limits_tables, of_broker=False),
     "docs/reference/metrics.md": metric_tables,
     "docs/reference/dashboards.md": dashboard_tables,
     "docs/migrate-check.md": migration_tables,
