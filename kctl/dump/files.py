@@ -225,8 +225,8 @@ class IndexChange:
 def exclusive(directories: list[str]) -> Iterator[None]:
     """Lock the log directories that contain these partition directories against brokers.  Raises InUse.
 
-    kctl's broker holds a flock, Apache Kafka's a POSIX lock; a log directory without a lock file was never used by a
-    broker.
+    kctl's broker holds a flock and a POSIX lock, Apache Kafka's the latter; a log directory without a lock file was
+    never used by a broker.
     """
     with contextlib.ExitStack() as stack:
         for log_dir in sorted({os.path.dirname(os.path.abspath(directory)) for directory in directories}):

@@ -220,7 +220,7 @@ class RealEntry:
 
 
 class RealLock:
-    """A flock; the kernel releases it when the process ends."""
+    """A flock and a POSIX lock; the kernel releases both when the process ends."""
 
     __slots__ = ("_fd",)
 
@@ -340,6 +340,8 @@ class RealFiles:
         fd = _open_regular(path, os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Java's FileLock, which Apache Kafka takes, does not see a flock.
+            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             os.close(fd)
             raise

@@ -320,13 +320,14 @@ def _unwritable(path: Path) -> str | None:
 
 
 def _is_locked(path: Path) -> bool:
-    """Take a shared lock for an instant."""
+    """Take the locks of kctl's and Apache Kafka's brokers for an instant."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
         return False
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        fcntl.lockf(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:
         return True
     finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import random
+import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -95,6 +96,43 @@ def test_a_lock_is_exclusive_until_released(disk: tuple[Files, str]) -> None:
     lock.release()
     lock.release()
     files.lock(f"{at}/.lock").release()
+
+
+LOCK_AS_JAVA_DOES = """
+import fcntl, sys
+file = open(sys.argv[1], "w")
+try:
+    fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+except OSError:
+    sys.exit("refused")
+print("locked", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_real_lock_and_one_of_a_java_program_exclude_each_other(tmp_path: Path) -> None:
+    path = tmp_path / ".lock"
+
+    def java() -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [sys.executable, "-ISc", LOCK_AS_JAVA_DOES, str(path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+
+    with java() as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"locked\n"
+        with pytest.raises(BlockingIOError):
+            RealFiles().lock(str(path))
+        holder.communicate()
+    lock = RealFiles().lock(str(path))
+    with java() as refused:
+        assert refused.communicate()[1] == b"refused\n"
+    lock.release()
+    with java() as free:
+        assert free.communicate()[0] == b"locked\n"
 
 
 def test_the_time_of_a_file_can_be_set(disk: tuple[Files, str]) -> None:
