@@ -96,8 +96,11 @@ tests/unit/commands/test_registry.py.
 QUERIES_ELSEWHERE = {
     *("doctor", "groups lag", "groups history", "metrics show"),
     *("registry list", "registry describe", "registry check"),
+    *("groups tasks", "groups topology", "migrate check"),
 }
-"""What they show depends on the time; or they need a schema registry: tests/unit/commands/test_registry.py."""
+"""What they show depends on the time; or they need a schema registry (tests/unit/commands/test_registry.py), a streams
+group (test_groups_of_kafka_4.py) or a ZooKeeper (test_migrate_check.py).
+"""
 UNKNOWN = [
     *("topics describe nope", "topics alter nope --partitions 5", "topics delete nope --yes"),
     *("configs describe topic nope", "configs describe broker 9", "configs describe logger 9"),
