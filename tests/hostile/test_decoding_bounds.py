@@ -46,6 +46,8 @@ def arrays_of(definition: Definition, version: int) -> Iterator[Field]:
 
 def smallest(field: Field, version: int, *, is_flexible: bool) -> bytes:
     """The size in bytes of the smallest value of the field."""
+    if field.struct is not None and version in field.nullable:
+        return b"\xff"
     if field.struct is not None:
         inner = definition_of(field.struct).fields
         present = [declared for declared in inner if version in declared.versions and declared.tag is None]

@@ -55,6 +55,7 @@ _LIST_ITEMS_MAX = 1_000
 READING = (
     *("topics list", "topics describe", "consume", "topics offsets", "transactions describe-producers"),
     *("groups list", "groups describe", "groups lag", "groups members", "groups history"),
+    *("groups tasks", "groups topology"),
     *("transactions list", "transactions describe", "transactions find-hanging"),
     *("doctor", "cluster describe", "cluster health", "cluster log-dirs", "reassign list", "reassign plan"),
     "reassign plan-disks",
@@ -95,7 +96,7 @@ NOT_OFFERED = {
         *("migrate inventory", "migrate plan", "migrate convert", "migrate revert", "migrate verify", "migrate rescue"),
         *("profile add", "profile list", "profile remove", "profile rename", "profile show", "profile use"),
     ),
-    "it runs until it is stopped": ("top", "metrics serve"),
+    "it runs until it is stopped": ("top", "metrics serve", "registry serve"),
     "it may load the cluster heavily": (
         "perf consume",
         "perf latency",

@@ -145,7 +145,7 @@ class Status:
 class TopicPartition:
     """Partitions of one topic."""
 
-    topic: str = string()
+    topic: str = string(is_topic=True)
     partitions: list[int] = array(int32)
 
 
