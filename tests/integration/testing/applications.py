@@ -194,8 +194,12 @@ class AioKafka:
 
     def send(self, topic: str, value: bytes) -> None:
         async def send() -> None:
-            async with AIOKafkaProducer(**self._common, acks="all") as producer:
+            producer = AIOKafkaProducer(**self._common, acks="all")
+            try:
+                await _repeat(producer.start)  # The broker may be away.
                 await _repeat(lambda: producer.send_and_wait(topic, value, partition=0))
+            finally:
+                await producer.stop()
 
         asyncio.run(send())
 
