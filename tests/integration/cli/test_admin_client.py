@@ -131,8 +131,12 @@ def test_records_offsets_and_configurations(bootstrap: str, admin: AdminClient) 
     assert altered.errors.keys() == {missing}
     wrong = admin.alter_configs({log: [ConfigChange("max.message.bytes", ConfigOperation.SET, "many")]})
     assert code_of(wrong[log]) in {ErrorCode.INVALID_CONFIG, ErrorCode.INVALID_REQUEST}  # with KRaft, with ZooKeeper
-    (entry,) = admin.describe_configs([log], names=["max.message.bytes"]).require()[log]
-    assert (entry.value, entry.source) == ("1000", "DYNAMIC_TOPIC_CONFIG")
+
+    def is_described() -> bool:  # A broker of KRaft applies a change some time after the controller's response.
+        (entry,) = admin.describe_configs([log], names=["max.message.bytes"]).require()[log]
+        return (entry.value, entry.source) == ("1000", "DYNAMIC_TOPIC_CONFIG")
+
+    probe.wait_until(is_described, what="the configuration is described", timeout_s=60)
 
 
 def test_groups_with_members_and_without(bootstrap: str, admin: AdminClient) -> None:
