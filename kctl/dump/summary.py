@@ -18,8 +18,9 @@ from kctl.dump.indexes import open_file
 from kctl.dump.kinds import base_offset_of
 from kctl.errors import KctlError
 from kctl.records.header import BatchHeader
+from kctl.storage.config import RELATIVE_OFFSET_MAX
 from kctl.storage.files import RealFile
-from kctl.storage.segments.batch_reader import RELATIVE_OFFSET_MAX, read_all_parts
+from kctl.storage.segments.batch_reader import read_all_parts
 from kctl.system.operating_system import flush_to_disk
 
 COPY_SIZE = 1 << 20

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from kctl.records.compression import Codec
 from kctl.records.header import NO_TIMESTAMP, TimestampType
@@ -104,6 +104,10 @@ def _policies(value: str | Iterable[str]) -> frozenset[str]:
     return frozenset(part.strip() for part in parts)
 
 
+RELATIVE_OFFSET_MAX = (1 << 31) - 1
+"""Indexes and batches store offsets relative to the base offset of their segment, in 31 bits."""
+
+
 # When to roll the active segment. Pure. Kafka's LogSegment.shouldRoll.
 
 
@@ -130,9 +134,34 @@ def should_roll(
     """Return whether `append_size` more bytes, up to `last_offset` and `max_timestamp`, must go to a new segment."""
     if segment.size > config.segment_bytes - append_size:
         return segment.size > 0
-    if segment.has_full_index or last_offset - segment.base_offset > (1 << 31) - 1:
+    if segment.has_full_index or last_offset - segment.base_offset > RELATIVE_OFFSET_MAX:
         return True
     return segment.size > 0 and age_ms(segment, max_timestamp, now_ms) > config.roll_ms - segment.roll_jitter_ms
+
+
+class Room(NamedTuple):
+    """How far appends to a segment stay within it, whatever the time is: each value is the largest possible one."""
+
+    config: LogConfig
+    size: int
+    last_offset: int
+    max_timestamp: int
+
+
+def room_in(segment: ActiveSegment, config: LogConfig) -> Room:
+    """Return values up to which `should_roll` is False for a batch with a timestamp, until the index has grown.
+
+    The rule is that of `should_roll`; what does not fit has to be passed to it.
+    """
+    first_timestamp = segment.first_timestamp
+    if segment.has_full_index or first_timestamp <= NO_TIMESTAMP:
+        return Room(config, 0, -1, NO_TIMESTAMP)
+    return Room(
+        config,
+        config.segment_bytes,
+        segment.base_offset + RELATIVE_OFFSET_MAX,
+        first_timestamp + config.roll_ms - segment.roll_jitter_ms,
+    )
 
 
 def age_ms(segment: ActiveSegment, max_timestamp: int, now_ms: int) -> int:

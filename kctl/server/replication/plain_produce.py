@@ -104,6 +104,8 @@ class PlainProduceHandler:
         moved: list[TopicPartition] = []
         failed: dict[int, ApiError | ErrorCode] = {}
         is_settled = True
+        now_ms = self._clock.now_ms()
+        led_in: int | None = None
         for at, (batch, partition) in enumerate(zip(batches, partitions, strict=True)):
             _, index, start, size, count, max_timestamp, producer_id, _, _ = batch
             log, traffic = partition.log, partition.traffic
@@ -112,15 +114,21 @@ class PlainProduceHandler:
             try:
                 if log.log_directory.failure is not None:
                     raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR)
+                if partition.leader != partition.broker_id or partition.role_broker_epoch != led_in:
+                    # One check, which reads the clock, suffices for all partitions with a role of one registration.
+                    partition.check_leader()
+                    led_in = partition.role_broker_epoch
                 offset, valid = _NOTHING, checked.get(at) if checked else None
                 if valid is None:
                     header = None if producer_id < 0 else parse_header(records)
                     offset = replicas.append_plain(
-                        partition, records, count, max_timestamp, required_acks=acks, header=header
+                        partition, records, size, count, max_timestamp, required_acks=acks, now_ms=now_ms, header=header
                     )
                 if offset != _NOTHING:
                     end = offset + count
                     appended.append((index, offset, NO_APPEND_TIME, log.log_start_offset))
+                    if acks == ALL_IN_SYNC and partition.high_watermark < end:
+                        is_settled = False
                 else:
                     # Something else is to be done, such as the start of a segment.
                     if valid is None:
@@ -130,8 +138,8 @@ class PlainProduceHandler:
                     appended.append((index, offset, result.log_append_time_ms, result.log_start_offset))
                     if offset < 0:
                         failed[at] = ErrorCode.DUPLICATE_SEQUENCE_NUMBER
-                if acks and (partition.high_watermark < end if acks == ALL_IN_SYNC else log.awaits_flush):
-                    is_settled = False
+                    if acks and (partition.high_watermark < end if acks == ALL_IN_SYNC else log.awaits_flush):
+                        is_settled = False
                 ends.append(end)
                 moved.append(partition.topic_partition)
             except ApiError as error:

@@ -142,27 +142,29 @@ class ReplicaManager:
         self,
         partition: Partition,
         batch: memoryview,
+        size: int,
         count: int,
         max_timestamp: int,
         *,
         required_acks: int,
+        now_ms: int,
         header: BatchHeader | None = None,
     ) -> int:
-        """As `append`, for a valid batch of a client; return the offset of its first record.
+        """As `append`, for a valid batch of `size` bytes from a client; return the offset of its first record.
 
-        `header` is that of a batch with a producer id.  Return -1 for a batch that `append` has to append.  Raises
-        ApiError.
+        The caller has checked that this broker leads the partition.  `header` is that of a batch with a producer id.
+        Return -1 for a batch that `append` has to append; others do not await a flush.  Raises ApiError.
         """
-        partition.check_leader()
         if required_acks == -1 and len(partition.isr) < self.min_insync_replicas(partition.topic_partition.topic):
             raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS)
         try:
             offset = partition.log.append_plain(
                 batch,
+                size,
                 count,
                 max_timestamp,
                 leader_epoch=partition.leader_epoch,
-                now_ms=self._clock.now_ms(),
+                now_ms=now_ms,
                 header=header,
             )
         except LogDirFailure as failure:
@@ -171,8 +173,11 @@ class ReplicaManager:
         if offset >= 0:
             traffic = partition.traffic
             traffic.messages_in += count
-            traffic.bytes_in += len(batch)
-            partition.advance_high_watermark(self._clock.monotonic_ms() if partition.followers else 0)
+            traffic.bytes_in += size
+            if partition.followers or partition.watchers.watching:
+                partition.advance_high_watermark(self._clock.monotonic_ms() if partition.followers else 0)
+            else:
+                partition.high_watermark = offset + count
         return offset
 
     def partition_moved(self, topic_partition: TopicPartition) -> None:
@@ -181,9 +186,10 @@ class ReplicaManager:
 
     def partitions_moved(self, topic_partitions: Collection[TopicPartition]) -> None:
         """As `partition_moved` for many partitions; a request that waits for several of them is checked once."""
-        if not self._produce_purgatory.watched.isdisjoint(topic_partitions):
+        producers, fetches = self._produce_purgatory.watched, self._fetch_purgatory.watched
+        if producers and not producers.isdisjoint(topic_partitions):
             self._produce_purgatory.check(*topic_partitions)
-        if self.woken_sessions or not self._fetch_purgatory.watched.isdisjoint(topic_partitions):
+        if self.woken_sessions or (fetches and not fetches.isdisjoint(topic_partitions)):
             if not self._is_check_due:
                 self._is_check_due = True
                 asyncio.get_running_loop().call_soon(self._check_fetches)

@@ -15,10 +15,9 @@ from typing import NamedTuple, Protocol
 
 from kctl.records.control import ControlType
 from kctl.records.header import BatchHeader
-from kctl.storage.config import FOREVER, LogConfig
+from kctl.storage.config import FOREVER, RELATIVE_OFFSET_MAX, LogConfig
 from kctl.storage.segments.transaction_index import AbortedTransaction
 
-_RELATIVE_OFFSET_MAX = (1 << 31) - 1
 NO_HORIZON = 0
 
 
@@ -129,7 +128,7 @@ def group_segments(segments: Iterable[SourceSegment], config: LogConfig) -> list
             not groups
             or size > config.segment_bytes
             or max(index_size, time_index_size) > config.segment_index_bytes
-            or segment.end_offset - 1 - groups[-1][0].base_offset > _RELATIVE_OFFSET_MAX
+            or segment.end_offset - 1 - groups[-1][0].base_offset > RELATIVE_OFFSET_MAX
         ):
             groups.append([])
             size, index_size, time_index_size = segment.size, segment.index_size, segment.time_index_size

@@ -22,9 +22,9 @@ from collections.abc import Sequence
 from kctl.errors import ApiError, CorruptLog, ErrorCode
 from kctl.records.allowance import Allowance
 from kctl.records.compression import Buffer
-from kctl.records.header import LEADER_EPOCH_POSITION, BatchHeader, TimestampType
+from kctl.records.header import LEADER_EPOCH_POSITION, LOG_OVERHEAD, NO_TIMESTAMP, BatchHeader, TimestampType
 from kctl.records.validate import ValidBatches, validate_internal, validate_produced, validate_replicated
-from kctl.storage.config import should_roll
+from kctl.storage.config import room_in, should_roll
 from kctl.storage.log import lookup
 from kctl.storage.log.appending import NO_APPEND_TIME, AppendResult, check_producers, deletable_segments
 from kctl.storage.log.lookup import RecordsSlice, TimestampOffset, TimestampScan, TimestampSearch, scan_allowance
@@ -43,6 +43,8 @@ _LOG_APPEND_TIME = TimestampType.LOG_APPEND_TIME
 """A constant, because Python 3.11 takes 0.1 us to find a member of an enum."""
 _OFFSET = struct.Struct(">q")
 _EPOCH = struct.Struct(">i")
+_OFFSET_SIZE_EPOCH = struct.Struct(">qii")
+"""The first fields of a batch."""
 
 
 class Log(StoredLog):
@@ -99,6 +101,7 @@ class Log(StoredLog):
     def append_plain(
         self,
         batch: memoryview,
+        size: int,
         count: int,
         max_timestamp: int,
         *,
@@ -106,7 +109,7 @@ class Log(StoredLog):
         now_ms: int,
         header: BatchHeader | None = None,
     ) -> int:
-        """As `append_as_leader`, for a valid batch; return the offset of its first record.
+        """As `append_as_leader`, for a valid batch of `size` bytes; return the offset of its first record.
 
         `header` is that of a batch with a producer id.  Return -1, and change nothing, if the append would do anything
         else: open the segment, start one or an epoch, require a flush, or find a duplicate.  Raises LogDirFailure, and
@@ -120,24 +123,28 @@ class Log(StoredLog):
             or leader_epoch > self.leader_epochs.latest_epoch
             or flush.unsettled_from is not None
             or end - flush.recovery_point >= config.flush_messages
-            or should_roll(
-                active,
-                config,
-                append_size=len(batch),
-                max_timestamp=max_timestamp,
-                last_offset=end - 1,
-                now_ms=now_ms,
-            )
+        ):
+            return -1
+        room = active.room
+        if room is None or room[0] is not config:
+            room = active.room = room_in(active, config)
+        _, size_max, last_offset_max, max_timestamp_max = room
+        is_within = (
+            active.size + size <= size_max
+            and end <= last_offset_max
+            and NO_TIMESTAMP < max_timestamp <= max_timestamp_max
+        )
+        if not is_within and should_roll(
+            active, config, append_size=size, max_timestamp=max_timestamp, last_offset=end - 1, now_ms=now_ms
         ):
             return -1
         if header is not None:
             if self.producer_state.check(header) is not None:
                 return -1
             header.base_offset, header.leader_epoch = offset, leader_epoch
-        _OFFSET.pack_into(batch, 0, offset)
-        _EPOCH.pack_into(batch, LEADER_EPOCH_POSITION, leader_epoch)
+        _OFFSET_SIZE_EPOCH.pack_into(batch, 0, offset, size - LOG_OVERHEAD, leader_epoch)
         try:
-            active.append_one(batch, offset, end - 1, max_timestamp)
+            active.append_one(batch, size, offset, end - 1, max_timestamp)
         except OSError as error:
             raise self.log_directory.fail(error) from error
         self.log_end_offset = end

@@ -15,10 +15,9 @@ from kctl.records.batch import parse_any_header
 from kctl.records.header import HEADER_SIZE, BatchHeader, CorruptBatch, crc_of
 from kctl.records.old_formats.legacy import look_inside
 from kctl.records.salvage import BatchCutter, Cut, Damage
+from kctl.storage.config import RELATIVE_OFFSET_MAX
 from kctl.storage.files import File
 
-RELATIVE_OFFSET_MAX = (1 << 31) - 1
-"""Indexes and batches store offsets relative to the base offset of their segment, in 31 bits."""
 _HEADER_READ_SIZE = 4096
 _BATCH_READ_SIZE = 1 << 20
 

@@ -382,18 +382,20 @@ class SegmentIndexes:
             self._largest = self.time.last()
         return self._largest
 
-    def add(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
-        """Add entries for a batch of `size` bytes appended at `position`, if they are due."""
+    def add(self, position: int, size: int, last_offset: int, max_timestamp: int) -> bool:
+        """Add entries for a batch of `size` bytes appended at `position`, if they are due; return whether they were."""
         largest = self._largest
         assert largest is not None
         if max_timestamp > largest[0]:
             largest = self._largest = (max_timestamp, last_offset)
-        if self._bytes_since_entry > self._interval_bytes and not self.offset.is_full:
+        is_due = self._bytes_since_entry > self._interval_bytes and not self.offset.is_full
+        if is_due:
             self.offset.append(last_offset, position)
             self.time.append(*largest)
             self._bytes_since_entry = 0
             self.is_full = self.offset.is_full or self.time.is_full
         self._bytes_since_entry += size
+        return is_due
 
     def rebuild(self, headers: Iterable[BatchHeader]) -> None:
         """Write both from `headers` and close them, even if iterating raises."""

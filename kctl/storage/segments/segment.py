@@ -21,7 +21,7 @@ from weakref import WeakValueDictionary
 
 from kctl.errors import CorruptLog
 from kctl.records.header import NO_TIMESTAMP, BatchHeader
-from kctl.storage.config import LogConfig
+from kctl.storage.config import RELATIVE_OFFSET_MAX, LogConfig, Room
 from kctl.storage.files import File, Files
 from kctl.storage.names import (
     DELETED_SUFFIX,
@@ -33,7 +33,6 @@ from kctl.storage.names import (
     offset_file_name,
 )
 from kctl.storage.segments.batch_reader import (
-    RELATIVE_OFFSET_MAX,
     first_offset,
     read_batches,
     read_headers,
@@ -124,6 +123,7 @@ class Segment:
         "directory",
         "is_open",
         "roll_jitter_ms",
+        "room",
         "size",
         "suffix",
     )
@@ -153,6 +153,8 @@ class Segment:
         self._config = config
         self.is_open = False
         """True if the segment can take appends: its indexes are loaded and preallocated."""
+        self.room: Room | None = None
+        """How far appends stay within the segment; None when it has to be found again."""
         self._made_indexes: SegmentIndexes | None = None
         self._has_transaction_index = has_transaction_index
         self._made_transaction_index: TransactionIndex | None = None
@@ -294,18 +296,20 @@ class Segment:
         indexes = self._made_indexes
         assert indexes is not None
         for header in headers:
-            indexes.add(start + header.position, header.size, header.last_offset, header.max_timestamp)
+            if indexes.add(start + header.position, header.size, header.last_offset, header.max_timestamp):
+                self.room = None
         if self._first_timestamp is None and start == 0:
             self._first_timestamp = headers[0].max_timestamp
         last = headers[-1]
         self._last_start, self._last_position = last.base_offset, start + last.position
         self.size = start + len(buffer)
 
-    def append_one(self, batch: memoryview, first_offset: int, last_offset: int, max_timestamp: int) -> None:
+    def append_one(self, batch: memoryview, size: int, first_offset: int, last_offset: int, max_timestamp: int) -> None:
         """As `append`, for one batch, of which these values are known; the segment is not empty."""
-        start, size = self.size, len(batch)
-        self.file.write_at(start, batch)
-        self._indexes.add(start, size, last_offset, max_timestamp)
+        start = self.size
+        (self._file or self.file).write_at(start, batch)
+        if (self._made_indexes or self._indexes).add(start, size, last_offset, max_timestamp):
+            self.room = None
         self._last_start, self._last_position = first_offset, start
         self.size = start + size
 
@@ -400,6 +404,7 @@ class Segment:
             self.size = position
         if self.size == 0:
             self._first_timestamp = None
+        self.room = None
         self._last_start, self._last_position = self.base_offset, -1
         try:
             self._indexes.resume(self._tail())
@@ -446,6 +451,7 @@ class Segment:
         """Load the indexes and preallocate their files, before appends."""
         self.indexes.open_for_appends()
         self.is_open = True
+        self.room = None
 
     def unload_indexes(self) -> None:
         """Free the memory of the indexes; not for the active segment."""

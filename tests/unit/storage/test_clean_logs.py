@@ -108,7 +108,7 @@ def test_the_first_append_of_a_plain_batch_opens_the_segment() -> None:
 
     def append_plain() -> int:
         batch = bytearray(build_batch([Record(0, NOW_MS, b"k", b"v")]))
-        return log.append_plain(memoryview(batch), 1, NOW_MS, leader_epoch=8, now_ms=NOW_MS)
+        return log.append_plain(memoryview(batch), len(batch), 1, NOW_MS, leader_epoch=8, now_ms=NOW_MS)
 
     log.assign_epoch(8, 6)
     assert append_plain() == -1
