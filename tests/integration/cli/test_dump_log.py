@@ -51,7 +51,7 @@ TIME_INDEX_ENTRY = re.compile(r"^timestamp: (\d+) offset: (\d+)")
     scope="module",
     params=[
         "kctl",
-        apache_kafka.OLDEST_JUDGE,
+        pytest.param(apache_kafka.OLDEST_JUDGE, marks=pytest.mark.matrix),
         pytest.param(apache_kafka.LAST_WITH_ZOOKEEPER, marks=pytest.mark.matrix),
     ],
 )

@@ -13,7 +13,7 @@ import pytest
 from docs.reference.generate import KAFKA_OPTIONS, KafkaOption, kafka_options
 from tests.peers import apache_kafka
 
-pytestmark = pytest.mark.jvm
+pytestmark = [pytest.mark.jvm, pytest.mark.matrix]  # They change with new versions of the tools only.
 
 VERSIONS = {
     "2.8": apache_kafka.OLDEST_JUDGE,

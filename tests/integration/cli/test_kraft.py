@@ -19,6 +19,7 @@ FROZEN = "no quorum leader: metadata is frozen since 20"
 
 
 @pytest.mark.jvm
+@pytest.mark.matrix  # Three brokers that are controllers too take 60 s of processor time.
 @pytest.mark.timeout(300)
 def test_a_quorum_is_told_truly_in_each_of_its_states(tmp_path: Path) -> None:
     """All states of one cluster, because its start takes long: healthy, without one controller, without a majority."""

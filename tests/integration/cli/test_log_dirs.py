@@ -26,7 +26,7 @@ from tests.peers.kctl_broker import kctl_broker
 from tests.rows import for_rows
 
 THROTTLE = "replica.alter.log.dirs.io.max.bytes.per.second"
-KINDS = ["kctl", pytest.param(apache_kafka.OLDEST_JUDGE, marks=pytest.mark.jvm)]
+KINDS = ["kctl", pytest.param(apache_kafka.OLDEST_JUDGE, marks=[pytest.mark.jvm, pytest.mark.matrix])]
 TIMEOUT_S = 180
 RECORDS = 3_000
 
