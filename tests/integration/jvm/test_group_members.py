@@ -27,7 +27,9 @@ TIMEOUT_S = 200
 PROPERTIES = {"group.min.session.timeout.ms": "1000", "group.initial.rebalance.delay.ms": "100"}
 
 
-@pytest.mark.parametrize(("steady", "killed"), [(OLDEST_JUDGE, NEWEST), (NEWEST, OLDEST_JUDGE)])
+@pytest.mark.parametrize(
+    ("steady", "killed"), [(OLDEST_JUDGE, NEWEST), pytest.param(NEWEST, OLDEST_JUDGE, marks=pytest.mark.matrix)]
+)
 def test_no_partition_is_lost_or_owned_twice_while_members_join_leave_and_are_killed(
     tmp_path: Path, steady: str, killed: str
 ) -> None:

@@ -136,7 +136,7 @@ def secured(authority: CertificateAuthority, name: str, port: int) -> dict[str, 
 
 @pytest.mark.parametrize(
     ("version", "is_secured"),
-    [(OLDEST_JUDGE, True), (LAST_WITH_ZOOKEEPER, False)],
+    [(OLDEST_JUDGE, True), pytest.param(LAST_WITH_ZOOKEEPER, False, marks=pytest.mark.matrix)],
     ids=["2.8-sasl-ssl", "3.9-plaintext"],
 )
 def test_kctl_and_apache_kafka_brokers_form_one_cluster(version: str, is_secured: bool, tmp_path: Path) -> None:

@@ -93,6 +93,7 @@ def test_compacted_batches_equal_those_of_apache_kafka(
     _check_input_coverage(theirs)
 
 
+@pytest.mark.matrix
 def test_compacted_records_equal_those_of_newer_apache_kafka(
     history: tuple[Path, dict[str, list[list[int]]]], ours: Cleaned, tmp_path: Path
 ) -> None:
