@@ -22,6 +22,7 @@ FLAGS = (
 
 -fno-sanitize=shift-base: mypyc shifts negative integers to the left, which gcc defines."""
 LIBRARIES = ("libasan.so", "libubsan.so")
+PRELOADED = "preloaded.so"
 TIMEOUT_S = 300
 _PROJECT = Path(__file__).resolve().parents[2]
 
@@ -46,22 +47,38 @@ def why_not() -> str | None:
     return None if tried.returncode == 0 else f"gcc has no sanitizers: install libasan and libubsan\n{tried.stderr}"
 
 
-def build(folder: Path, setup: str) -> None:
-    """Runs a setup.py with this text in the folder, which gets the modules.  Raises CalledProcessError."""
+def build(folder: Path, setup: str, *, flags: str = "") -> None:
+    """Runs a setup.py with this text in the folder, which gets the modules.  Raises CalledProcessError.
+
+    `flags` are for the compiler only.
+    """
     (folder / "setup.py").write_text(setup)
-    environment = {**os.environ, "CC": "gcc", "CFLAGS": FLAGS, "LDFLAGS": FLAGS, "MYPYPATH": str(_PROJECT)}
+    environment = {
+        **os.environ,
+        "CC": "gcc",
+        "CFLAGS": f"{FLAGS} {flags}",
+        "LDFLAGS": FLAGS,
+        "MYPYPATH": str(_PROJECT),
+    }
     command = [sys.executable, "setup.py", "-q", "build_ext", "--inplace"]
     subprocess.run(command, cwd=folder, env=environment, timeout=TIMEOUT_S, check=True)
 
 
-def run(folder: Path, arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    """Python with these arguments, with the sanitizers, and with the modules of the folder."""
+def build_library(folder: Path, source: str) -> None:
+    """Compiles C code, without the sanitizers, to the library that `run` preloads.  Raises CalledProcessError."""
+    (folder / "library.c").write_text(source)
+    command = ["gcc", "-O2", "-shared", "-fPIC", "library.c", "-o", PRELOADED]
+    subprocess.run(command, cwd=folder, timeout=TIMEOUT_S, check=True)
+
+
+def run(folder: Path, arguments: Sequence[str], *, timeout_s: float = TIMEOUT_S) -> subprocess.CompletedProcess[str]:
+    """Python with these arguments, with the sanitizers, and with the modules and the library of the folder."""
     return subprocess.run(
         [sys.executable, *arguments],
         env={**os.environ, **_environment(folder)},
         capture_output=True,
         text=True,
-        timeout=TIMEOUT_S,
+        timeout=timeout_s,
         check=False,
     )
 
@@ -73,6 +90,7 @@ def _environment(folder: Path) -> Mapping[str, str]:
         ).stdout.strip()
         for name in LIBRARIES
     ]
+    found += [str(library)] if (library := folder / PRELOADED).exists() else []
     return {
         "LD_PRELOAD": ":".join(found),
         "PYTHONMALLOC": "malloc",

@@ -11,22 +11,13 @@ from pathlib import Path
 
 import pytest
 
-import kctl.records.compiled
 from tests.peers import sanitizers
-from tests.property import walk_inputs
+from tests.property import fuzz_compiled
 from tests.property.examples import share_of
 
-SOURCES = [Path(kctl.records.compiled.__file__).with_name(f"{name}.py") for name in walk_inputs.COMPARED]
-SEED, COUNT = 20, share_of(12_000)
+SEED, COUNT = 20, share_of(6_000)
+FUZZED_S = "4"
 
-WALK = """
-from mypyc.build import mypycify
-from setuptools import setup
-names = ("walk", "key_table", "encoding", "record_lines", "record_rows", "frame", "produce_frame", "fetch_frame",
-         "key_hash")
-paths = [f"sanitized_{name}.py" for name in names]
-setup(name="walk", ext_modules=mypycify(paths, opt_level="0", debug_level="1", group_name="sanitized"))
-"""
 READS_TOO_FAR = r"""
 #include <Python.h>
 static PyObject *read_at(PyObject *module, PyObject *arguments) {
@@ -56,26 +47,37 @@ def _needs_sanitizers() -> None:
         pytest.skip(reason)
 
 
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    """The folder of the modules, and the words that name them."""
+    folder = tmp_path_factory.mktemp("sanitized")
+    return folder, fuzz_compiled.build(folder)
+
+
 @pytest.mark.long
-def test_compiled_modules_read_nothing_outside_of_their_buffers_and_refuse_the_same(tmp_path: Path) -> None:
-    for source in SOURCES:
-        text = re.sub(
-            r"from kctl\.records\.compiled\.(walk|record_lines|frame) import",
-            r"from sanitized_\1 import",
-            source.read_text(),
-        )
-        (tmp_path / f"sanitized_{source.name}").write_text(text)
-    sanitizers.build(tmp_path, WALK)
-    arguments = [str(SEED), str(COUNT)]
-    for source in SOURCES:
-        (tmp_path / f"sanitized_{source.name}").unlink()  # Only the compiled module has the name.
-        arguments += [f"sanitized_{source.stem}", str(source)]
-    ran = sanitizers.run(tmp_path, ["-m", "tests.property.walk_inputs", *arguments])
+def test_compiled_modules_read_nothing_outside_of_their_buffers_and_refuse_the_same(
+    built: tuple[Path, list[str]],
+) -> None:
+    folder, words = built
+    ran = sanitizers.run(folder, ["-m", "tests.property.walk_inputs", str(SEED), str(COUNT), *words])
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert ran.stderr == ""
     found = re.fullmatch(r"(\d+) inputs, (\d+) accepted\n", ran.stdout)
     assert found is not None
     assert (int(found[1]), int(found[2]) >= COUNT // 3) == (COUNT, True)
+
+
+@pytest.mark.long
+def test_inputs_that_reach_more_of_the_compiled_code_are_read_and_refused_the_same(
+    built: tuple[Path, list[str]],
+) -> None:
+    folder, words = built
+    current = folder / "current"
+    ran = sanitizers.run(folder, ["-m", "tests.property.guided_fuzz", FUZZED_S, str(SEED), str(current), *words])
+    assert ran.returncode == 0, f"{ran.stdout}{ran.stderr}\n{current.read_text()}"
+    found = re.fullmatch(r"(\d+) inputs, (\d+) kept\n", ran.stdout)
+    assert found is not None
+    assert int(found[2]) > 50, "no input has reached more than the first ones"
 
 
 @pytest.mark.long

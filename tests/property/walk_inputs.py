@@ -145,10 +145,11 @@ def _framed(module: Any, region: bytes, count: int) -> object:
     chance = random.Random(region)
     usual = usual_frame(chance).content
     frames = [frame_of_records(region, count, 3 + count % 7), usual, *(damaged(usual, chance) for _ in range(4))]
-    return [_answered(module, frame) for frame in frames]
+    return [answered(module, frame) for frame in frames]
 
 
-def _answered(module: Any, frame: bytes) -> object:
+def answered(module: Any, frame: bytes) -> object:
+    """What is read of a Produce request, and a response to it."""
     request = module.read_plain_produce(frame)
     if request is None:
         return None
@@ -168,10 +169,11 @@ def _fetched(module: Any, region: bytes, count: int) -> object:
     chance = random.Random(region)
     usual = usual_fetch(chance)
     frames = [usual, *(damaged(usual, chance) for _ in range(4))]
-    return [_read(module, frame, count) for frame in frames]
+    return [read(module, frame, count) for frame in frames]
 
 
-def _read(module: Any, frame: bytes, count: int) -> object:
+def read(module: Any, frame: bytes, count: int) -> object:
+    """What is read of a Fetch request, and a response to it."""
     request = module.read_plain_fetch(frame)
     if request is None:
         return None
@@ -232,14 +234,18 @@ def interpreted(path: str) -> ModuleType:
     return module
 
 
-def outcome(module: ModuleType, name: str, region: bytes, count: int) -> object:
-    """What a walk returns, or the type and text of its error."""
+def outcome_of(work: Callable[[Any, bytes, int], Any], module: ModuleType, region: bytes, count: int) -> object:
+    """What a call returns, or the type and text of its error."""
     try:
-        return {**WALKS, **TABLES, **ENCODERS, **LINES, **ROWS, **FRAMES, **FETCHES, **HASHES, **PARTS}[name](
-            module, region, count
-        )
+        return work(module, region, count)
     except (IndexError, ValueError) as error:
         return type(error), str(error)
+
+
+def outcome(module: ModuleType, name: str, region: bytes, count: int) -> object:
+    """As `outcome_of`, by the name of a work."""
+    works = {**WALKS, **TABLES, **ENCODERS, **LINES, **ROWS, **FRAMES, **FETCHES, **HASHES, **PARTS}
+    return outcome_of(works[name], module, region, count)
 
 
 def inputs(seed: int, count: int) -> Iterator[tuple[bytes, int]]:
