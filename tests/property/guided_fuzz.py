@@ -179,7 +179,7 @@ class Fuzzer:
         self._current.write_text(f"{target.name} of {data.hex()} with {count}\n")
         self._begin()
         result = outcome_of(target.work, target.compiled, data, count)
-        is_new = self._new() > 0
+        is_new = bool(self._new())
         self.tried += 1
         # A refusal is one of few results, and what a request that is read has in it one of many.
         if is_new or (target.is_frame and result is not None) or not self.tried % COMPARED_ONE_OF:
