@@ -98,7 +98,7 @@ def _typed(row: dict[str, Any], *, has_schema: bool) -> dict[str, Any]:
 
 
 @KINDS
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.matrix) for seed in range(3, 10))])
 @pytest.mark.long
 def test_a_crash_at_any_step_leads_to_the_state_of_the_topic(tmp_path: Path, table: TableOptions, seed: int) -> None:
     """More records arrive before the recovery; each seed crashes at every tenth step."""
