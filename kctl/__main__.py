@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 import sys
 
+from kctl.system.hidden_packages import hide_pandas
+
 
 def main() -> None:
     """Run the command line of this process and exit with its status."""
@@ -12,6 +14,7 @@ def main() -> None:
     if handler is signal.default_int_handler:
         # Ctrl-C while modules are imported ends the process without a traceback; later, `kctl.cli` handles it.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+    hide_pandas()
     from kctl.cli import main as run  # noqa: PLC0415 - after the signal is set
 
     signal.signal(signal.SIGINT, handler)

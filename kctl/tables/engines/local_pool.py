@@ -23,6 +23,7 @@ from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kctl.system.hidden_packages import hide_pandas
 from kctl.tables.engines.job import JobProgress, TaskRunner, progress_directory
 from kctl.tables.exec.outcome import Failure, FileOutcome
 from kctl.tables.exec.progress import TaskProgress, running_tasks
@@ -168,6 +169,7 @@ def _end(worker: _Worker) -> None:
 
 def _run_tasks(directory: str, pipe: Connection) -> None:
     """Run, in a process of its own, the tasks that come through the pipe, until it ends."""
+    hide_pandas()
     # The terminal sends SIGINT to all processes; the driver ends its workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_driver, name="end-with-driver", daemon=True).start()

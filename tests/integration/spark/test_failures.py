@@ -52,6 +52,25 @@ def test_small_partitions_share_a_file(kctl_bootstrap: str, make_topic: MakeTopi
     assert_exact(topic, tmp_path)
 
 
+@LOCAL
+def test_no_process_of_an_export_imports_pandas(kctl_bootstrap: str, make_topic: MakeTopic, tmp_path: Path) -> None:
+    """Otherwise pyarrow does if it is installed, in each process, which takes longer than a small export."""
+    imported = tmp_path / "imported"
+    package = tmp_path / "packages" / "pandas"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text(f"open({str(imported)!r}, 'w').close()")
+    environment = {**os.environ, "PYTHONPATH": str(package.parent)}
+    array = "import pyarrow; pyarrow.array([1])"
+    subprocess.run([sys.executable, "-c", array], check=False, capture_output=True, env=environment)
+    assert imported.exists(), "an array of pyarrow does not import pandas any longer"
+    imported.unlink()
+    topic = filled(make_topic, kctl_bootstrap, 2, 2_000)
+    command = export_command(topic, tmp_path / "lake", "--table", "delta", "--target-file-size", "4k")
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment)
+    assert (done.returncode, imported.exists()) == (0, False), done.stderr
+    assert json.loads(done.stdout)["records"] == 2_000
+
+
 def test_a_killed_jvm_is_reported_as_the_reason(kctl_bootstrap: str, make_topic: MakeTopic, tmp_path: Path) -> None:
     topic = filled(make_topic, kctl_bootstrap, 4, 20_000)
     command = export_command(topic, tmp_path, "--target-file-size", "64k")
