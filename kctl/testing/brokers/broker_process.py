@@ -28,7 +28,7 @@ from kctl.testing.brokers.faults import BrokerClock, BrokerFaults
 from kctl.testing.brokers.security import LOOPBACK, ListenerSecurity, listener_security, write_private
 from kctl.testing.brokers.snapshot import Snapshot
 from kctl.testing.brokers.state import BrokerState
-from kctl.testing.brokers.warm_process import ForkedProcess, WarmProcess
+from kctl.testing.brokers.warm_process import ForkedProcess, WarmProcess, warm_process
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
@@ -259,8 +259,9 @@ class BrokerProcess(BrokerFaults, ClientSettings, BrokerState):
             raise ValueError(f"a broker with {min(others)} has data outside of its folder: it has no snapshots")
         if not self.is_running:
             return Snapshot(self.data_dir)
-        self.pause()
-        os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        self._warm = self._warm or warm_process()
+        self._warm.prepare()  # For `restore`, meanwhile.
+        self._pause_now()
         try:
             return Snapshot(self.data_dir)
         finally:
@@ -273,6 +274,15 @@ class BrokerProcess(BrokerFaults, ClientSettings, BrokerState):
         snapshot.restore(self.data_dir)
         if was_running:
             self.start()
+
+    def _pause_now(self) -> None:
+        """Stop the process, and return when it is stopped or has ended."""
+        if isinstance(self._process, ForkedProcess):
+            assert self._warm is not None
+            self._warm.pause(self._process)
+            return
+        self.pause()
+        os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def ask(self, command: str, **arguments: object) -> dict[str, Any]:
         """Send a command to the broker; see kctl/server/process/test_control.
