@@ -439,8 +439,8 @@ class _Parser:
         if self.rest[:1] == "\\" and self.rest[1:2] in {*self._alphabet.perl, "p", "P"}:
             self._at += 1
             character = self._next()
-            members = self._alphabet.perl.get(character)
-            return self._unicode(is_negated=character == "P") if members is None else members
+            of_perl = self._alphabet.perl.get(character)
+            return self._unicode(is_negated=character == "P") if of_perl is None else of_perl
         return None
 
     def _class_character(self) -> str:

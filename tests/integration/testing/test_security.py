@@ -143,7 +143,7 @@ def with_token(broker: KafkaBroker, token: str) -> dict[str, Any]:
 
 def unsigned(subject: str, **claims: Any) -> str:
     now_s = int(time.time())
-    return jwt.encode({"sub": subject, "iat": now_s, "exp": now_s + 600, **claims}, None, algorithm="none")
+    return jwt.encode({"sub": subject, "iat": now_s, "exp": now_s + 600, **claims}, "", algorithm="none")
 
 
 @pytest.mark.clients
