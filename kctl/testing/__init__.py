@@ -14,13 +14,23 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kctl.testing.brokers.broker_process import BrokerFailed
+    from kctl.testing.brokers.client_settings import sign_token
     from kctl.testing.brokers.container import KafkaContainer
     from kctl.testing.brokers.control import ControlFailed
     from kctl.testing.brokers.kafka import KafkaBroker, KafkaCluster
     from kctl.testing.brokers.seed import SeedError
     from kctl.testing.brokers.snapshot import Snapshot
 
-__all__ = ["BrokerFailed", "ControlFailed", "KafkaBroker", "KafkaCluster", "KafkaContainer", "SeedError", "Snapshot"]
+__all__ = [
+    "BrokerFailed",
+    "ControlFailed",
+    "KafkaBroker",
+    "KafkaCluster",
+    "KafkaContainer",
+    "SeedError",
+    "Snapshot",
+    "sign_token",
+]
 
 _MODULES = {
     "ControlFailed": "brokers.control",
@@ -29,6 +39,7 @@ _MODULES = {
     "KafkaCluster": "brokers.kafka",
     "KafkaContainer": "brokers.container",
     "SeedError": "brokers.seed",
+    "sign_token": "brokers.client_settings",
     "Snapshot": "brokers.snapshot",
 }
 

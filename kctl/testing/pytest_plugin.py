@@ -13,12 +13,12 @@ import re
 import sys
 import uuid
 from collections.abc import Callable, Generator, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import pytest
 
 if TYPE_CHECKING:
-    from kctl.testing.brokers.broker_process import BrokerProcess
+    from kctl.testing.brokers.broker_process import BrokerOptions, BrokerProcess
     from kctl.testing.brokers.kafka import KafkaCluster
     from kctl.testing.brokers.warm_process import WarmProcess
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _INI = "kafka_broker_properties"
 _SCOPE = "kafka_broker_scope"
 _CONTROL = "kafka_broker_control"
+_SECURITY = "kafka_broker_security"
 _OPTION = "--kafka-broker-property"
 _TOPIC = "kafka_topic"
 _TOPIC_NAME_CHARACTERS_MAX = 200
@@ -40,6 +41,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         _SCOPE, "how long kafka_broker and kafka_cluster live: session, module or function", default="session"
     )
     parser.addini(_CONTROL, "whether kafka_broker and kafka_cluster have faults on demand", type="bool", default=False)
+    parser.addini(
+        _SECURITY, "security of a second listener of kafka_broker and kafka_cluster, such as scram-tls", default=""
+    )
     parser.getgroup("kctl").addoption(
         _OPTION,
         action="append",
@@ -122,6 +126,7 @@ def kafka_broker(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathF
         _properties(pytestconfig),
         warm=warm,
         control=pytestconfig.getini(_CONTROL),
+        **_security(pytestconfig),
     )
     broker.start()
     yield broker
@@ -153,6 +158,7 @@ def kafka_cluster(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPath
         properties=_properties(pytestconfig),
         data_dir=tmp_path_factory.mktemp("kafka-cluster"),
         control=pytestconfig.getini(_CONTROL),
+        **_security(pytestconfig),
     ) as cluster:
         yield cluster
 
@@ -185,28 +191,17 @@ def kafka_broker_factory(
     """Start brokers for one test: `kafka_broker_factory({"num.partitions": "3"})`; they stop at its end.
 
     `kafka_broker_factory(secure=True)` starts one with TLS and SCRAM, whose `client_properties` clients need;
-    `kafka_broker_factory(control=True)` one with faults on demand (docs/testing/faults.md).
+    `kafka_broker_factory(control=True)` one with faults on demand (docs/testing/faults.md).  The other arguments are
+    those of `kctl.testing.KafkaBroker`, such as `security="scram"` (docs/testing/security.md).
     """
     from kctl.testing.brokers.broker_process import BrokerProcess  # noqa: PLC0415
 
     brokers: list[BrokerProcess] = []
 
-    def start(
-        properties: Mapping[str, str] | None = None,
-        *,
-        port: int | None = None,
-        secure: bool = False,
-        control: bool = False,
-    ) -> BrokerProcess:
+    def start(properties: Mapping[str, str] | None = None, **options: Unpack[BrokerOptions]) -> BrokerProcess:
         given = {**_properties(pytestconfig), **(properties or {})}
-        broker = BrokerProcess(
-            tmp_path_factory.mktemp("kafka-broker"),
-            given,
-            port=port,
-            secure=secure,
-            warm=_warm(pytestconfig),
-            control=control,
-        )
+        options.setdefault("warm", _warm(pytestconfig))
+        broker = BrokerProcess(tmp_path_factory.mktemp("kafka-broker"), given, **options)
         brokers.append(broker)
         broker.start()
         return broker
@@ -224,6 +219,12 @@ def _warm(config: pytest.Config) -> WarmProcess:
         config.stash[_WARM] = WarmProcess()
         config.add_cleanup(config.stash[_WARM].close)
     return config.stash[_WARM]
+
+
+def _security(config: pytest.Config) -> dict[str, Any]:
+    """Return the argument of brokers; it refuses other names than those of docs/testing/security.md."""
+    name = config.getini(_SECURITY)
+    return {"security": name} if name else {}
 
 
 def _properties(config: pytest.Config) -> dict[str, str]:

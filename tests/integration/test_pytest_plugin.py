@@ -106,6 +106,16 @@ def test_secured_beside_another(kafka_broker_factory):
     assert read(broker, "a", 2) == [b"1", b"2"]
 
 
+def test_security_of_a_project(kafka_broker, kafka_broker_factory):
+    assert set(kafka_broker.listeners) == {"PLAINTEXT", "SASL_PLAINTEXT"}
+    own = kafka_broker_factory(security="scram", plaintext=False)
+    assert set(own.listeners) == {"SASL_PLAINTEXT"}
+    for broker in (kafka_broker, own):
+        producer = Producer(broker.librdkafka_properties)
+        producer.produce("secured", b"1")
+        assert producer.flush(60) == 0
+
+
 def test_contradiction(kafka_broker_factory):
     with pytest.raises(ValueError, match="give the port in listeners"):
         kafka_broker_factory(TWO, port=1)
@@ -245,7 +255,12 @@ def test_misspelled(kafka_broker_factory):
 def test_cannot_start(kafka_broker_factory):
     kafka_broker_factory({"num.partitions": "x"})
 """
-PROPERTIES = "[pytest]\nkafka_broker_properties =\n    num.partitions=2\n    message.max.bytes=5000\n"
+PROPERTIES = """[pytest]
+kafka_broker_properties =
+    num.partitions=2
+    message.max.bytes=5000
+kafka_broker_security = scram
+"""
 
 
 def test_brokers_of_a_session_and_of_one_test(tmp_path: Path) -> None:

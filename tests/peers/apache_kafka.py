@@ -36,6 +36,7 @@ NEWEST_BROKER = "4.3.1"
 LAST_MAJOR_WITH_ZOOKEEPER = 3
 
 DOWNLOAD_TIMEOUT_S = 900
+JUNIT_VERSION = "1.11.4"
 BROKER_START_TIMEOUT_S = 90
 
 _TOPICS = "--bootstrap-server {bootstrap} --create --topic orders"
@@ -135,6 +136,12 @@ def spark_connector_jars(version: str) -> list[Path]:
     """The jars of Spark's connector for Kafka and of what it needs beside Spark.  Raises as `jars` does."""
     connector = {"org.apache.spark:spark-sql-kafka-0-10_2.13": version}
     return sorted(_fetched(cache_folder() / f"spark-connector-{version}", connector).glob("*.jar"))
+
+
+def junit_jars() -> Path:
+    """The folder with the program that runs tests of JUnit 5, fetched if it is not there yet."""
+    console = {"org.junit.platform:junit-platform-console-standalone": JUNIT_VERSION}
+    return _fetched(cache_folder() / f"junit-{JUNIT_VERSION}", console)
 
 
 def _broker_jars(version: str) -> Path:

@@ -19,13 +19,13 @@ from kctl.errors import ErrorCode
 from kctl.model import ZERO_UUID
 from kctl.records.build import build_batch
 from kctl.records.header import Record, parse_header
-from kctl.server.coordination.consumer_groups.regex.automaton import find_topics
 from kctl.server.coordination.consumer_groups.requests import (
     ConsumerGroupSettings,
     HeartbeatOutcome,
     HeartbeatRequest,
 )
 from kctl.server.coordination.consumer_groups.state import Partitions
+from kctl.server.coordination.consumer_groups.topic_names import find_topics
 from kctl.server.coordination.groups.actions import (
     Action,
     CancelTimer,

@@ -6,13 +6,12 @@ name, and those in `json_parts` are tolerated.  Of no library: none compares sch
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from kctl.schemas.formats.json_parts import compare_numbers, describe, is_compatible
-from kctl.schemas.formats.json_schema import Node, Part, followed, part_of
+from kctl.schemas.formats.json_schema import Node, Part, followed, matcher_of, part_of
 from kctl.schemas.formats.matching import largest_matching
 from kctl.schemas.formats.parsed import Budget, Difference
 
@@ -32,6 +31,9 @@ _SCALAR_LIMITS = {
         ("minContains", "MIN_CONTAINS"),
     ),
 }
+_PATTERN_CHARACTERS_PER_STEP = 10
+_PLACES_PER_STEP = 200
+"""How much work with a pattern counts as one comparison, about 0.2 ms."""
 Change = tuple[str, str]
 """The name of a change, and the path of the keyword."""
 
@@ -229,7 +231,7 @@ class _Comparison:
     def _removed_property(self, original: Node, new: Part, name: str) -> None:
         if _is_open(new, "additionalProperties", "unevaluatedProperties"):
             self._add("PROPERTY_REMOVED_FROM_OPEN_CONTENT_MODEL")
-        elif (rest := _rest_for(new, name)) is not None:
+        elif (rest := _rest_for(new, name, self._budget)) is not None:
             self._compare_with_rest(original, rest, "PROPERTY_REMOVED")
         elif original.content is False:
             self._add("PROPERTY_WITH_FALSE_REMOVED_FROM_CLOSED_CONTENT_MODEL")
@@ -246,7 +248,7 @@ class _Comparison:
             else:
                 self._add(f"{need}_PROPERTY{default}_ADDED_TO_OPEN_CONTENT_MODEL")
             return
-        rest = _rest_for(old, name)
+        rest = _rest_for(old, name, self._budget)
         if rest is not None:
             self._compare_with_rest(rest, update, "PROPERTY_ADDED")
         self._add(f"{need}_PROPERTY{default}_ADDED_TO_UNOPEN_CONTENT_MODEL")
@@ -344,10 +346,13 @@ def _rest(part: Part, additional: str, unevaluated: str) -> Node | None:
     return None
 
 
-def _rest_for(part: Part, name: str) -> Node | None:
-    """Return the schema of a property that is not listed."""
+def _rest_for(part: Part, name: str, budget: Budget) -> Node | None:
+    """Return the schema of a property that is not listed.  Raises InvalidSchema."""
     for pattern, schema in (part.content.get("patternProperties") or {}).items():
-        if re.search(pattern, name):
+        budget.spend(1 + len(pattern) // _PATTERN_CHARACTERS_PER_STEP)
+        matcher = matcher_of(pattern, name)
+        budget.spend(matcher.work_max(name) // _PLACES_PER_STEP)
+        if matcher.matches(name):
             return Node(schema, part.resolver)
     return _rest(part, "additionalProperties", "unevaluatedProperties")
 

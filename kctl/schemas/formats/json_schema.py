@@ -16,6 +16,8 @@ from referencing import Registry, Resource
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT7
 
+from kctl.regex.automaton import Matcher
+from kctl.regex.syntax import Alphabet, InvalidRegex
 from kctl.schemas.formats.parsed import InvalidSchema, ParsedSchema
 
 _KEYWORDS = {
@@ -28,6 +30,8 @@ _KEYWORDS = {
     "number": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
 }
 _CRITERIA = ("allOf", "anyOf", "oneOf")
+_CODE_UNIT = re.compile(r"\\(?:u([0-9a-fA-F]{4})|.)", re.DOTALL)
+"""An escape of ECMA 262; the group is the number of a character."""
 
 
 class Node(NamedTuple):
@@ -106,17 +110,33 @@ def _check_references(node: Node, seen: set[int]) -> None:
             _check_references(Node(child, node.resolver), seen)
 
 
+def matcher_of(pattern: str, name: str) -> Matcher:
+    """Return what matches this name of a property with a pattern.  Raises InvalidSchema.
+
+    The time of Python's `re` can grow exponentially with the name.  ECMA 262, whose expressions the patterns are, has
+    other names for characters than RE2, and look-around and back references, which RE2 lacks.
+    """
+    try:
+        return Matcher(_CODE_UNIT.sub(_of_re2, pattern), Alphabet(name), is_whole=False)
+    except InvalidRegex as error:
+        raise InvalidSchema(
+            f"the pattern {pattern[:100]!r} of patternProperties is not valid: {error}; "
+            "look-around and back references are not supported"
+        ) from None
+
+
+def _of_re2(match: re.Match[str]) -> str:
+    return match[0] if match[1] is None else f"\\x{{{match[1]}}}"
+
+
 def _check_patterns(document: Any) -> None:
-    """Compile the patterns of properties.  Raises InvalidSchema."""
+    """Parse the patterns of properties.  Raises InvalidSchema."""
     left = [document]
     while left:
         value = left.pop()
         if isinstance(value, dict) and isinstance(value.get("patternProperties"), dict):
             for pattern in value["patternProperties"]:
-                try:
-                    re.compile(pattern)
-                except re.error as error:
-                    raise InvalidSchema(f"the pattern {pattern[:100]!r} is not valid: {error}") from None
+                matcher_of(pattern, "")
         left += value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 
 

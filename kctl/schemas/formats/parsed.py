@@ -63,8 +63,8 @@ class Budget:
     def __init__(self) -> None:
         self._left = COMPARISONS_MAX
 
-    def spend(self) -> None:
-        """Count one.  Raises InvalidSchema."""
-        self._left -= 1
+    def spend(self, count: int = 1) -> None:
+        """Count comparisons.  Raises InvalidSchema."""
+        self._left -= count
         if self._left < 0:
             raise InvalidSchema(f"comparing it with another version takes more than {COMPARISONS_MAX:,} steps")

@@ -159,6 +159,7 @@ class Broker:
             handle=world.around(self._dispatcher.handle),
             clock=world.clock,
             secrets=self._base.secrets,
+            accepts_unsigned_tokens=world.accepts_unsigned_tokens,
         )
         self._limits = ConnectionLimits()
         self._metrics: BrokerMetrics | None = self._make_metrics()

@@ -108,6 +108,10 @@ class Acceptor:
         self._bound.append(sock)
         return replace(endpoint, port=sock.getsockname()[1])
 
+    def bound_addresses(self) -> list[tuple[str, str]]:
+        """Return the name of each listener and the IP address that it is bound to."""
+        return [(endpoint.listener, sock.getsockname()[0]) for sock, endpoint in self._listeners.items()]
+
     def unbind(self, listener: str) -> None:
         """Close a listener and its connections."""
         for sock in [sock for sock, endpoint in self._listeners.items() if endpoint.listener == listener]:

@@ -77,6 +77,10 @@ def _unchanged(handle: Handle) -> Handle:
     return handle
 
 
+def _never(_listener: str) -> bool:
+    return False
+
+
 @dataclass(frozen=True, slots=True)
 class World:
     """The environment of one broker."""
@@ -91,6 +95,8 @@ class World:
     """Creates a pool of so many threads with this prefix of their names."""
     around: Callable[[Handle], Handle] = _unchanged
     """Returns what connections use in place of the dispatcher's `handle`: that itself, except in brokers of tests."""
+    accepts_unsigned_tokens: Callable[[str], bool] = _never
+    """Returns whether OAUTHBEARER accepts tokens without a signature on this listener: only in brokers of tests."""
 
 
 def real_world() -> World:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kctl import __version__
 from kctl.config.addresses import address_text
 from kctl.config.dynamic import ConfigView
-from kctl.errors import NoNodeError
+from kctl.errors import BadVersionError, NodeExistsError, NoNodeError
 from kctl.server.broker.broker import Broker
 from kctl.server.loop.tasks import in_thread
 from kctl.server.network.world import real_world
@@ -111,14 +111,26 @@ async def store_user(connect: str, configs: ConfigView, user: str, config: Mappi
     await session.start(configs.current.zookeeper_connection_timeout)
     path = paths.config_entity(f"users/{user}")
     try:
-        try:
-            data, stat = await session.get(path)
-            merged = {**decode_config(path, data), **config}
-            await session.set(path, encode_config(merged), version=stat.version)
-        except NoNodeError:
-            await session.create(path, encode_config(config), make_parents=True)
+        while not await _has_merged(session, path, config):
+            pass  # Another broker that starts has stored it in between.
     finally:
         await session.close()
+
+
+async def _has_merged(session: ZooKeeperSession, path: str, config: Mapping[str, str]) -> bool:
+    """Merge the properties into a configuration; False if another client has changed it meanwhile."""
+    try:
+        data, stat = await session.get(path)
+        merged = {**decode_config(path, data), **config}
+        await session.set(path, encode_config(merged), version=stat.version)
+    except NoNodeError:
+        try:
+            await session.create(path, encode_config(config), make_parents=True)
+        except NodeExistsError:
+            return False
+    except BadVersionError:
+        return False
+    return True
 
 
 class BrokerHost:

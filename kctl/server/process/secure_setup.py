@@ -5,6 +5,7 @@
     security/admin.password          password of the user `admin`
     security/client.properties       for kctl and Kafka's tools (PEM)
     security/client-pkcs12.properties, truststore.p12   for Java before Kafka 2.7
+    security/client.pem, client.p12  key and certificate of a client, where a test has asked for them
 
 The folder has mode 0700 and its files have 0600.  It is complete or absent.  Later starts use what is there; the
 certificate is replaced when it lacks a host name or is about to expire.
@@ -32,7 +33,11 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
     load_pem_private_key,
 )
-from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12Certificate, serialize_java_truststore
+from cryptography.hazmat.primitives.serialization.pkcs12 import (
+    PKCS12Certificate,
+    serialize_java_truststore,
+    serialize_key_and_certificates,
+)
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from kctl.config.properties import format_properties
@@ -89,7 +94,7 @@ class SecureSetup:
     def user(self) -> tuple[str, dict[str, str]]:
         """Return the user and its configuration in ZooKeeper, with a new salt."""
         salt = secrets.token_bytes(_SALT_BYTES)
-        credential = credential_of_password(MECHANISM, self._password, salt=salt, iterations=ITERATIONS)
+        credential = credential_of_password(MECHANISM, self.password, salt=salt, iterations=ITERATIONS)
         return USER, {MECHANISM.config_key: credential_text(credential)}
 
     def write_client_files(self, address: str) -> None:
@@ -104,18 +109,37 @@ class SecureSetup:
         pkcs12 = {
             "ssl.truststore.type": "PKCS12",
             "ssl.truststore.location": str(self.folder / "truststore.p12"),
-            "ssl.truststore.password": self._password,
+            "ssl.truststore.password": self.password,
         }
         _write(self.client_properties, format_properties({**common, **pem}).encode())
         _write(self.java_properties, format_properties({**common, **pkcs12}).encode())
 
+    def write_client_certificate(self) -> None:
+        """Write the key and certificate of a client whose name is that of the user, if they are not there."""
+        if (self.folder / "client.p12").exists():
+            return
+        issuer_key, issuer = _read_authority(self.folder)
+        key, certificate = _signed(issuer_key, issuer, USER, ())
+        encryption = BestAvailableEncryption(self.password.encode())
+        _write(self.folder / "client.pem", _pem(key, certificate, issuer))
+        _write(
+            self.folder / "client.p12",
+            serialize_key_and_certificates(b"client", key, certificate, [issuer], encryption),
+        )
+
     @property
-    def _password(self) -> str:
+    def password(self) -> str:
+        """The password of the user, of the trust store, and of the client's key store."""
         return (self.folder / "admin.password").read_text(encoding="utf-8").strip()
 
     @property
     def _jaas(self) -> str:
-        return f'{_MODULE} required username="{USER}" password="{self._password}";'
+        return scram_jaas(self.password)
+
+
+def scram_jaas(password: str) -> str:
+    """Return the JAAS configuration of a client that is the user."""
+    return f'{_MODULE} required username="{USER}" password="{password}";'
 
 
 def prepare(folder: Path, hosts: Sequence[str] = ()) -> SecureSetup:
@@ -189,20 +213,29 @@ def _authority(key: ec.EllipticCurvePrivateKey) -> x509.Certificate:
 
 def _broker_pem(issuer_key: ec.EllipticCurvePrivateKey, issuer: x509.Certificate, names: Sequence[str]) -> bytes:
     """Return the key, certificate and issuer."""
+    key, certificate = _signed(issuer_key, issuer, "broker", names)
+    return _pem(key, certificate, issuer)
+
+
+def _signed(
+    issuer_key: ec.EllipticCurvePrivateKey, issuer: x509.Certificate, common_name: str, hosts: Sequence[str]
+) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
+    """Return a new key and its certificate, for servers with these names and for clients."""
     key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "broker")])
-    both = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+    usages = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
     identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key())
-    certificate = (
+    builder = (
         _builder(subject, issuer.subject, key, _CERTIFICATE_DAYS)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_key_usage(signs_certificates=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage(both), critical=False)
-        .add_extension(x509.SubjectAlternativeName([_general_name(name) for name in names]), critical=False)
+        .add_extension(x509.ExtendedKeyUsage(usages if hosts else usages[1:]), critical=False)
         .add_extension(identifier, critical=False)
-        .sign(issuer_key, hashes.SHA256())
     )
-    return _key_pem(key) + certificate.public_bytes(Encoding.PEM) + issuer.public_bytes(Encoding.PEM)
+    if hosts:
+        names = x509.SubjectAlternativeName([_general_name(host) for host in hosts])
+        builder = builder.add_extension(names, critical=False)
+    return key, builder.sign(issuer_key, hashes.SHA256())
 
 
 def _builder(
@@ -239,6 +272,10 @@ def _general_name(host: str) -> x509.GeneralName:
 
 def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+
+def _pem(key: ec.EllipticCurvePrivateKey, *certificates: x509.Certificate) -> bytes:
+    return _key_pem(key) + b"".join(certificate.public_bytes(Encoding.PEM) for certificate in certificates)
 
 
 def _write(path: Path, data: bytes) -> None:

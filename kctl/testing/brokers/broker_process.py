@@ -16,18 +16,19 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 from urllib.parse import urlsplit
 
-from kctl.config.properties import parse_properties
-from kctl.security.jaas import parse_jaas
+from kctl.config.properties import format_properties
 from kctl.server.process.starting import TEST_CONTROL
 from kctl.system.operating_system import module_command
+from kctl.testing.brokers.client_settings import ClientSettings
 from kctl.testing.brokers.control import Control, ControlFailed
 from kctl.testing.brokers.faults import BrokerClock, BrokerFaults
+from kctl.testing.brokers.security import LOOPBACK, ListenerSecurity, listener_security, write_private
 from kctl.testing.brokers.snapshot import Snapshot
 from kctl.testing.brokers.state import BrokerState
-from kctl.testing.brokers.warm_process import ForkedProcess, WarmProcess
+from kctl.testing.brokers.warm_process import ForkedProcess, WarmProcess, warm_process
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
@@ -48,48 +49,73 @@ class BrokerFailed(RuntimeError):
     """The broker did not start or stop; the text ends with the last lines of its output."""
 
 
-class BrokerProcess(BrokerFaults, BrokerState):
+class BrokerOptions(TypedDict, total=False):
+    """The keyword arguments of brokers."""
+
+    port: int
+    """The port of the first listener; 0, the default, is a free one."""
+    security: str
+    """The security of a listener, which is beside one without: see docs/testing/security.md."""
+    plaintext: bool
+    """With `security`: False for a broker that has no listener without it."""
+    unsigned_tokens: bool
+    """With security="oauthbearer": the broker accepts tokens without a signature too; includes `control`."""
+    secure: bool
+    """TLS, SCRAM, an authorizer and the super user `admin`, as `kctl broker start --secure`."""
+    schema_registry: bool
+    """A schema registry at `schema_registry_url`."""
+    control: bool
+    """The methods of BrokerFaults can be used."""
+    max_replication_factor: int
+    """Topics that clients create with more replicas get so many; includes `control`."""
+    warm: WarmProcess | None
+    """The process from which that of the broker is forked."""
+
+
+class BrokerProcess(BrokerFaults, ClientSettings, BrokerState):
     """A broker process; the fixtures return it started.
 
     `bootstrap_servers`, `listeners` and the contents of `data_dir` stay the same over restarts.
     """
 
     def __init__(
-        self,
-        data_dir: Path,
-        properties: Mapping[str, str] | None = None,
-        *,
-        port: int | None = None,
-        secure: bool = False,
-        schema_registry: bool = False,
-        warm: WarmProcess | None = None,
-        control: bool = False,
-        max_replication_factor: int | None = None,
+        self, data_dir: Path, properties: Mapping[str, str] | None = None, **options: Unpack[BrokerOptions]
     ) -> None:
-        """`properties` are Kafka properties by name; port 0, the default, selects a free port, also in `listeners`.
+        """`properties` are Kafka properties by name; port 0 selects a free port, also in `listeners`.
 
-        With `secure` the listener has TLS and SCRAM, with the user `admin`; `listeners` can add others.  With
-        `schema_registry` a registry is at `schema_registry_url`.  The process is forked from `warm`, if that is given.
-        With `control` the methods of BrokerFaults can be used.  With `max_replication_factor`, which includes
-        `control`, topics that clients create with more replicas get so many.
-        Raises ValueError for a `port` beside `listeners`.
+        Raises ValueError for options that contradict each other.
         """
         self.data_dir = data_dir
         self.properties = {**TEST_PROPERTIES, **(properties or {})}
-        if port is not None and "listeners" in self.properties:
+        security, unsigned_tokens = options.get("security"), options.get("unsigned_tokens", False)
+        self.secure = options.get("secure", False)
+        if "listeners" in self.properties and "port" in options:
             raise ValueError("port and listeners cannot be combined: give the port in listeners")
-        self.host = "127.0.0.1"
-        self.port = port or 0
+        if security is not None and (self.secure or "listeners" in self.properties):
+            raise ValueError("security sets up the listeners: it cannot be combined with secure and listeners")
+        if unsigned_tokens and not (security or "").startswith("oauthbearer"):
+            raise ValueError('unsigned_tokens needs security="oauthbearer" or "oauthbearer-tls"')
+        self.host = LOOPBACK
+        self.port = options.get("port", 0)
         self.listeners: dict[str, str] = {}
         """host:port by the name of the listener, as they are advertised."""
-        self.secure = secure
+        self._security: ListenerSecurity | None = None
+        self._sets_up_listeners = security is not None
+        folder = data_dir.absolute() / "security"
+        if security is not None:
+            self._security = listener_security(security, folder, has_plaintext=options.get("plaintext", True))
+            self.properties["listeners"] = self._security.listeners(self.port)
+        elif self.secure:
+            self._security = ListenerSecurity(folder)
         self.clock = BrokerClock(self.ask)
         self.schema_registry_url: str | None = None
         """With `schema_registry`, from the first start; the same after a restart."""
-        self._has_registry = schema_registry
-        self.max_replication_factor = max_replication_factor
-        self._control = Control() if control or max_replication_factor is not None else None
-        self._warm = warm
+        self._has_registry = options.get("schema_registry", False)
+        self.max_replication_factor = options.get("max_replication_factor")
+        self._accepts_unsigned_tokens = unsigned_tokens
+        has_control = options.get("control", False) or unsigned_tokens or self.max_replication_factor is not None
+        self._control = Control() if has_control else None
+        self._warm = options.get("warm")
         self._process: Started | None = None
 
     @property
@@ -98,51 +124,24 @@ class BrokerProcess(BrokerFaults, BrokerState):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @property
+    def secure_bootstrap_servers(self) -> str:
+        """host:port of the secured listener; that of the first one if there is no other."""
+        return self.listeners.get(self._secured().protocol, self.bootstrap_servers)
+
+    @property
+    def listener_security(self) -> ListenerSecurity | None:
+        """The secured listener; None without one."""
+        return self._security
+
+    @property
     def client_properties_file(self) -> Path:
-        """With `secure`: Kafka's client properties of the user `admin`, for --command-config and Java clients."""
-        return self.data_dir / "security" / "client.properties"
+        """The file with `client_properties`, for --command-config and Java clients since Kafka 2.7."""
+        return self.data_dir / "client.properties"
 
     @property
-    def client_properties(self) -> dict[str, str]:
-        """Kafka's properties for a client of the user `admin`; without `secure` the bootstrap servers only."""
-        if not self.secure:
-            return {"bootstrap.servers": self.bootstrap_servers}
-        given = parse_properties(self.client_properties_file.read_text(encoding="utf-8"))
-        return {**given, "bootstrap.servers": self._secure_servers}
-
-    @property
-    def librdkafka_properties(self) -> dict[str, str]:
-        """The same for clients of librdkafka (confluent-kafka), which have other names."""
-        if not self.secure:
-            return {"bootstrap.servers": self.bootstrap_servers}
-        given = self.client_properties
-        return {
-            "bootstrap.servers": self._secure_servers,
-            "security.protocol": given["security.protocol"],
-            "sasl.mechanism": given["sasl.mechanism"],
-            "sasl.username": self.username,
-            "sasl.password": self.password,
-            "ssl.ca.location": str(self.ca_file),
-        }
-
-    @property
-    def username(self) -> str:
-        """With `secure`: the user."""
-        return parse_jaas(self.client_properties["sasl.jaas.config"]).options["username"]
-
-    @property
-    def password(self) -> str:
-        """With `secure`: the user's password."""
-        return parse_jaas(self.client_properties["sasl.jaas.config"]).options["password"]
-
-    @property
-    def ca_file(self) -> Path:
-        """With `secure`: the certificate of the authority, in PEM."""
-        return self.data_dir / "security" / "ca.pem"
-
-    @property
-    def _secure_servers(self) -> str:
-        return self.listeners.get("SASL_SSL", self.bootstrap_servers)
+    def java_properties_file(self) -> Path:
+        """The file with `java_properties`, for all Java clients."""
+        return self.data_dir / "client-java.properties"
 
     @property
     def is_running(self) -> bool:
@@ -180,8 +179,11 @@ class BrokerProcess(BrokerFaults, BrokerState):
         words = ["broker", "start", "--data-dir", str(self.data_dir), "--stop-with", str(os.getpid())]
         if "listeners" not in self.properties:
             words += ["--port", str(self.port)]
-        if self.secure:
+        if self._security is not None:
             words.append("--secure")
+        if self._sets_up_listeners:
+            self._secured().prepare()
+            words += ["--config", str(self._secured().write_broker_properties())]
         if self._has_registry:
             port = urlsplit(self.schema_registry_url or "").port or 0
             words += ["--schema-registry-port", str(port)]
@@ -197,6 +199,8 @@ class BrokerProcess(BrokerFaults, BrokerState):
                 self.clock.restore()
                 if self.max_replication_factor is not None:
                     self.ask("cap_replication_factor", maximum=self.max_replication_factor)
+                if self._accepts_unsigned_tokens:
+                    self.ask("accept_unsigned_tokens")
         except BaseException:
             self.kill()
             raise
@@ -255,8 +259,9 @@ class BrokerProcess(BrokerFaults, BrokerState):
             raise ValueError(f"a broker with {min(others)} has data outside of its folder: it has no snapshots")
         if not self.is_running:
             return Snapshot(self.data_dir)
-        self.pause()
-        os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        self._warm = self._warm or warm_process()
+        self._warm.prepare()  # For `restore`, meanwhile.
+        self._pause_now()
         try:
             return Snapshot(self.data_dir)
         finally:
@@ -269,6 +274,15 @@ class BrokerProcess(BrokerFaults, BrokerState):
         snapshot.restore(self.data_dir)
         if was_running:
             self.start()
+
+    def _pause_now(self) -> None:
+        """Stop the process, and return when it is stopped or has ended."""
+        if isinstance(self._process, ForkedProcess):
+            assert self._warm is not None
+            self._warm.pause(self._process)
+            return
+        self.pause()
+        os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def ask(self, command: str, **arguments: object) -> dict[str, Any]:
         """Send a command to the broker; see kctl/server/process/test_control.
@@ -288,6 +302,8 @@ class BrokerProcess(BrokerFaults, BrokerState):
         self.host, self.port, self.listeners = announced["host"], announced["port"], dict(announced["listeners"])
         if (listeners := self.properties.get("listeners")) is not None:
             self.properties["listeners"] = ",".join(map(self._with_port, listeners.split(",")))
+        write_private(self.client_properties_file, format_properties(self.client_properties))
+        write_private(self.java_properties_file, format_properties(self.java_properties))
 
     def _with_port(self, listener: str) -> str:
         """`NAME://HOST:0` with the port that the broker has chosen."""
@@ -300,9 +316,7 @@ class BrokerProcess(BrokerFaults, BrokerState):
         def is_announced() -> bool:
             if process.poll() is not None:
                 raise BrokerFailed(f"the broker ended with status {process.returncode}:\n{self._tail()}")
-            # With `secure`, the file for clients is written when the broker serves.
-            is_complete = not self.secure or self.client_properties_file.exists()
-            is_complete = is_complete and (not self._has_registry or self._registry_file.exists())
+            is_complete = not self._has_registry or self._registry_file.exists()
             return self._announced().get("pid") == process.pid and is_complete
 
         if not wait_until(is_announced, timeout_s):

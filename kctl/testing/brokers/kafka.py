@@ -12,19 +12,28 @@ Everything stops at the end of the block, and when the process that has started 
 from __future__ import annotations
 
 import asyncio
+import shutil
 import tempfile
 from collections import deque
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Literal, Self
+from typing import Literal, Self, Unpack
 
 from kctl.model import TopicPartition
-from kctl.testing.brokers.broker_process import START_TIMEOUT_S, BrokerProcess, ZooKeeperProcess, wait_until
+from kctl.testing.brokers.broker_process import (
+    START_TIMEOUT_S,
+    BrokerOptions,
+    BrokerProcess,
+    ZooKeeperProcess,
+    wait_until,
+)
+from kctl.testing.brokers.client_settings import ClientSettings
 from kctl.testing.brokers.control import ControlFailed
 from kctl.testing.brokers.faults import BrokerClock
 from kctl.testing.brokers.relay import Relay
+from kctl.testing.brokers.security import ListenerSecurity, listener_security
 from kctl.testing.brokers.state import BrokerState
 from kctl.testing.brokers.warm_process import WarmProcess
 
@@ -76,36 +85,21 @@ class KafkaBroker(_Block, BrokerProcess):
         properties: Mapping[str, str] | None = None,
         *,
         data_dir: Path | str | None = None,
-        port: int | None = None,
-        secure: bool = False,
-        schema_registry: bool = False,
-        warm: WarmProcess | None = None,
-        control: bool = False,
-        max_replication_factor: int | None = None,
+        **options: Unpack[BrokerOptions],
     ) -> None:
         """`properties` are Kafka's, by name.  Without `data_dir` a temporary folder is used and removed at the end.
 
-        With `schema_registry` a registry is at `schema_registry_url`, as long as the broker runs.  The process is
-        forked from `warm`, if that is given.  Raises ValueError for a `port` beside `listeners`.
+        Raises ValueError for options that contradict each other.
         """
         self._temporary = tempfile.TemporaryDirectory(prefix="kctl-broker-") if data_dir is None else None
-        super().__init__(
-            _folder(data_dir, self._temporary),
-            properties,
-            port=port,
-            secure=secure,
-            schema_registry=schema_registry,
-            warm=warm,
-            control=control,
-            max_replication_factor=max_replication_factor,
-        )
+        super().__init__(_folder(data_dir, self._temporary), properties, **options)
 
     @staticmethod
     def pool(
-        size: int = 1, properties: Mapping[str, str] | None = None, *, secure: bool = False, control: bool = False
+        size: int = 1, properties: Mapping[str, str] | None = None, **options: Unpack[BrokerOptions]
     ) -> BrokerPool:
         """Return a context manager that keeps `size` started brokers with these properties: see BrokerPool."""
-        return BrokerPool(size, properties, secure=secure, control=control)
+        return BrokerPool(size, properties, **options)
 
     def start(self, *, timeout_s: float = START_TIMEOUT_S) -> None:
         """Start the broker and return when it serves.  Raises BrokerFailed."""
@@ -134,18 +128,17 @@ class BrokerPool(_Block):
         self,
         size: int = 1,
         properties: Mapping[str, str] | None = None,
-        *,
-        secure: bool = False,
-        control: bool = False,
+        **options: Unpack[BrokerOptions],
     ) -> None:
-        """`properties` are Kafka's, by name, for all brokers.  Raises ValueError for a size out of range."""
+        """`properties` are Kafka's, by name, for all brokers.  Raises ValueError for a size out of range and a port."""
         if not 1 <= size <= BROKERS_MAX:
             raise ValueError(f"the size of a pool must be 1 to {BROKERS_MAX}, not {size}")
         self.size = size
+        if "port" in options or "warm" in options:
+            raise ValueError("the brokers of a pool have free ports, and a process of their own")
         self.properties = dict(properties or {})
-        self.secure = secure
-        self.control = control
         self._warm = WarmProcess()
+        self.options: BrokerOptions = {**options, "warm": self._warm}
         self._starters = ThreadPoolExecutor(STARTS_AT_ONCE_MAX)
         self._waiting: deque[Future[KafkaBroker]] = deque()
         self._open: set[KafkaBroker] = set()
@@ -169,7 +162,7 @@ class BrokerPool(_Block):
         self._warm.close()
 
     def _start_one(self) -> KafkaBroker:
-        broker = _PooledBroker(self, self._warm)
+        broker = _PooledBroker(self)
         self._open.add(broker)
         broker.start()
         return broker
@@ -182,8 +175,8 @@ class BrokerPool(_Block):
 class _PooledBroker(KafkaBroker):
     """A broker of a pool, which has started when it is given to a test."""
 
-    def __init__(self, pool: BrokerPool, warm: WarmProcess) -> None:
-        super().__init__(pool.properties, secure=pool.secure, warm=warm, control=pool.control)
+    def __init__(self, pool: BrokerPool) -> None:
+        super().__init__(pool.properties, **pool.options)
         self._on_close = pool.forget
 
     def __enter__(self) -> Self:
@@ -208,7 +201,7 @@ class ClusterClock:
             clock.advance(days=days, hours=hours, minutes=minutes, seconds=seconds, milliseconds=milliseconds)
 
 
-class KafkaCluster(_Block, BrokerState):
+class KafkaCluster(_Block, ClientSettings, BrokerState):
     """Several brokers with one ZooKeeper, each a process: stop, kill, pause and restart any of `brokers`.
 
     Topics have by default as many replicas as there are brokers, at most 3, so that they survive the loss of one.
@@ -221,11 +214,14 @@ class KafkaCluster(_Block, BrokerState):
         *,
         data_dir: Path | str | None = None,
         control: bool = False,
+        security: str | None = None,
+        plaintext: bool = True,
     ) -> None:
         """`properties` are Kafka's, by name, for all brokers.  The id of a broker is its index in `brokers`.
 
-        With `control`, each broker has the methods of BrokerFaults, and brokers can be cut off.  Raises ValueError for
-        properties that differ between brokers.
+        With `control`, each broker has the methods of BrokerFaults, and brokers can be cut off.  With `security`, all
+        brokers have the same secured listener; see BrokerOptions.  Raises ValueError for properties that differ between
+        brokers.
         """
         if not 1 <= brokers <= BROKERS_MAX:
             raise ValueError(f"brokers must be 1 to {BROKERS_MAX}, not {brokers}")
@@ -239,13 +235,13 @@ class KafkaCluster(_Block, BrokerState):
         from kctl.server.process.dev_cluster import defaults_for  # noqa: PLC0415 - clusters only
 
         shared = {**defaults_for(brokers), **CLUSTER_PROPERTIES, **(properties or {})}
+        options: BrokerOptions = {"warm": self._warm, "control": control}
+        self._security: ListenerSecurity | None = None
+        if security is not None:
+            options |= {"security": security, "plaintext": plaintext}
+            self._security = listener_security(security, folder.absolute() / "security", has_plaintext=plaintext)
         self.brokers = tuple(
-            BrokerProcess(
-                folder / f"broker-{number}",
-                {**shared, "broker.id": str(number)},
-                warm=self._warm,
-                control=control,
-            )
+            BrokerProcess(folder / f"broker-{number}", {**shared, "broker.id": str(number)}, **options)
             for number in range(brokers)
         )
         self.clock = ClusterClock([broker.clock for broker in self.brokers])
@@ -257,15 +253,25 @@ class KafkaCluster(_Block, BrokerState):
         return ",".join(broker.bootstrap_servers for broker in self.brokers)
 
     @property
-    def client_properties(self) -> dict[str, str]:
-        """Kafka's properties for a client."""
-        return {"bootstrap.servers": self.bootstrap_servers}
+    def secure_bootstrap_servers(self) -> str:
+        """HOST:PORT of the secured listeners of all brokers."""
+        return ",".join(broker.secure_bootstrap_servers for broker in self.brokers)
+
+    @property
+    def listener_security(self) -> ListenerSecurity | None:
+        """The secured listener of each broker; None without one."""
+        return self._security
 
     def start(self) -> None:
         """Start the ZooKeeper and all brokers that do not run; return when they serve.  Raises BrokerFailed."""
         if not self.zookeeper.is_running:
             self.zookeeper.start()
         stopped = [broker for broker in self.brokers if not broker.is_running]
+        if self._security is not None:
+            self._security.prepare()
+            for broker in stopped:
+                # All have the same authority, user and keys.
+                shutil.copytree(self._security.folder, broker.data_dir / "security", dirs_exist_ok=True)
         for broker in stopped:
             broker.properties["zookeeper.connect"] = self.zookeeper.address
         for broker, relay in zip(self.brokers, self._relays, strict=False):

@@ -6,12 +6,14 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from kctl.admin import AdminClient, AdminConfig, NewTopic
 from kctl.admin.security.users import NewPassword
 from kctl.client import Consumer, ConsumerConfig, ConsumerRecord, Producer, ProducerConfig
+from kctl.client.registry import SchemaError
 from kctl.errors import ApiError, ErrorCode
 from kctl.model import TopicPartition
 from kctl.output.quantities import counted
@@ -30,10 +32,19 @@ VALUES: Mapping[str, Callable[[bytes], Any]] = {
     "json": json.loads,
 }
 """How values are returned."""
+REGISTERED_VALUES: Mapping[str, str] = {
+    "avro": "AvroDeserializer",
+    "json-schema": "JsonDeserializer",
+    "protobuf": "ProtobufDeserializer",
+}
+"""The classes of kctl.client.registry that read values with a schema of the broker's registry."""
 
 
 class BrokerState:
     """The methods of brokers and clusters that need only their address."""
+
+    schema_registry_url: str | None = None
+    """The registry with the schemas of values."""
 
     @property
     def client_properties(self) -> dict[str, str]:
@@ -58,11 +69,11 @@ class BrokerState:
     ) -> list[ConsumerRecord[bytes | None, Any]]:
         """Return all committed records of a topic, by partition and offset.
 
-        `value` is "bytes", "text" or "json"; a null value is None.  Raises ValueError for another one and for values
-        that are none, ApiError for an unknown topic, and TimeoutError.
+        `value` is "bytes", "text" or "json", or with the broker's registry "avro", "json-schema" or "protobuf"; a null
+        value is None.  Raises ValueError for another one and for values that are none, ApiError for an unknown topic,
+        RegistryUnreachable, and TimeoutError.
         """
-        if value not in VALUES:
-            raise ValueError(f"value must be one of {', '.join(VALUES)}, not {value!r}")
+        decode = self._decoder(value)
         config = ConsumerConfig.from_properties(
             {**self.client_properties, "isolation.level": "read_committed"}, client_id=KIT_CLIENT_ID
         )
@@ -90,8 +101,8 @@ class BrokerState:
             if record.offset >= ends[TopicPartition(topic, record.partition)]:
                 continue
             try:
-                made = None if record.value is None else VALUES[value](record.value)
-            except ValueError as error:
+                made = None if record.value is None else decode(record.value)
+            except (ValueError, SchemaError) as error:
                 where = f"{topic}-{record.partition} at offset {record.offset}"
                 raise ValueError(f"the value of {where} is no {value}: {error}") from None
             converted.append(record._replace(value=made))
@@ -168,6 +179,20 @@ class BrokerState:
                 committed = ", ".join(f"{name} {offset.offset}" for name, offset in sorted(offsets.items()))
                 lines.append(f"group {group}: {committed or 'nothing committed'}")
         return "\n".join(lines)
+
+    def _decoder(self, value: str) -> Callable[[bytes], Any]:
+        """Return what makes a value of bytes.  Raises ValueError for an unknown name, and without a registry."""
+        if value in VALUES:
+            return VALUES[value]
+        if value not in REGISTERED_VALUES:
+            raise ValueError(f"value must be one of {', '.join([*VALUES, *REGISTERED_VALUES])}, not {value!r}")
+        if self.schema_registry_url is None:
+            raise ValueError(f"{value} needs a registry: start the broker with schema_registry=True")
+        registry = import_module("kctl.client.registry")
+        decode: Callable[[bytes], Any] = getattr(registry, REGISTERED_VALUES[value])(
+            registry.SchemaRegistry(self.schema_registry_url)
+        )
+        return decode
 
     def _create(self, seed: Seed, admin: AdminClient, undo: ExitStack) -> None:
         topics = [

@@ -6,6 +6,7 @@ input does: with the process that has started it, also if that is killed.
 
 from __future__ import annotations
 
+import atexit
 import gc
 import importlib
 import json
@@ -13,6 +14,7 @@ import os
 import pkgutil
 import select
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -21,10 +23,20 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import BinaryIO, NoReturn
 
 _END_TIMEOUT_S = 10.0
+_OF_THE_COMMAND = (
+    "kctl.cli",
+    "kctl.commands.broker.start",
+    "kctl.commands.compat.registration",
+    "kctl.commands.frame.command_line",
+    "kctl.commands.frame.root",
+    "ctypes",
+)
+"""What a command that starts a broker imports beside the broker."""
 _ENDED = "the process that brokers are forked from has ended"
 
 
@@ -46,18 +58,33 @@ class WarmProcess:
 
         Raises ConnectionError if the process has ended.
         """
-        request = json.dumps({"words": list(words), "output": str(output), "environment": dict(environment)})
-        started: Future[ForkedProcess] = Future()
+        return self._ask({"words": list(words), "output": str(output), "environment": dict(environment)})
+
+    def prepare(self) -> None:
+        """Start the process, so that the first command is not the one that waits for it."""
+        with self._lock:
+            self._running()
+
+    def pause(self, forked: ForkedProcess) -> None:
+        """Stop a command without ending it (SIGSTOP), and return when it is stopped or has ended.
+
+        Raises ConnectionError if the process has ended.
+        """
+        self._ask({"pause": forked.pid})
+
+    def _ask(self, request: Mapping[str, object]) -> ForkedProcess:
+        """Return the command that the process has started or paused."""
+        answer: Future[ForkedProcess] = Future()
         with self._lock:
             stream = self._running().stdin
             assert stream is not None
             try:
-                stream.write(request.encode() + b"\n")
+                stream.write(json.dumps(request).encode() + b"\n")
                 stream.flush()
             except OSError as error:
                 raise ConnectionError(_ENDED) from error
-            self._requests.append(started)
-        return started.result()
+            self._requests.append(answer)
+        return answer.result()
 
     def close(self) -> None:
         """End the process; commands that run go on.  The next command starts another process."""
@@ -90,10 +117,12 @@ class WarmProcess:
                 if "status" in report:
                     self._forked.pop(process).ended(report["status"])
                     continue
-                self._forked[process] = ForkedProcess(process)
+                forked = self._forked.get(process, ForkedProcess(process))
+                if "paused" not in report:
+                    self._forked[process] = forked
                 with self._lock:
-                    started = self._requests.popleft()
-                started.set_result(self._forked[process])
+                    answer = self._requests.popleft()
+                answer.set_result(forked)
         with self._lock:
             lost, self._requests = self._requests, deque()
         for started in lost:
@@ -101,6 +130,14 @@ class WarmProcess:
         for forked in self._forked.values():
             forked.ended(None)
         self._forked.clear()
+
+
+@cache
+def warm_process() -> WarmProcess:
+    """Return the process that all brokers of this one may be forked from, until this one ends."""
+    warm = WarmProcess()
+    atexit.register(warm.close)
+    return warm
 
 
 class ForkedProcess:
@@ -147,7 +184,11 @@ def import_broker() -> None:
     for module in pkgutil.walk_packages(kctl.server.__path__, "kctl.server."):
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
-    importlib.import_module("kctl.commands.broker.start")
+    for name in _OF_THE_COMMAND:
+        importlib.import_module(name)
+    # The first look-up of a host imports codecs.
+    socket.getaddrinfo("127.0.0.1", 0)
+    "localhost".encode("idna")
     for api in all_apis().values():
         for version in api.served[-1:]:
             for message in (api.request, api.response):
@@ -180,10 +221,23 @@ def serve() -> None:
                 return
             *lines, unread = (unread + read).split(b"\n")
             for line in lines:
+                request = json.loads(line)
+                if "pause" in request:
+                    _pause(request["pause"])
+                    _write(reports.fileno(), {"pid": request["pause"], "paused": 1})
+                    continue
                 process = os.fork()
                 if process == 0:
-                    _run(json.loads(line))
+                    _run(request)
                 _write(reports.fileno(), {"pid": process})
+
+
+def _pause(process: int) -> None:
+    """Send SIGSTOP, and return when the process is stopped or has ended."""
+    with suppress(ChildProcessError, ProcessLookupError):  # Its end has been reported.
+        os.waitid(os.P_PID, process, os.WEXITED | os.WNOWAIT | os.WNOHANG)
+        os.kill(process, signal.SIGSTOP)
+        os.waitid(os.P_PID, process, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
 
 def _report_ends(reports: int) -> None:

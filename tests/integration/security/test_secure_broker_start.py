@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import stat
 import subprocess
@@ -12,9 +13,15 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from cryptography import x509
 
+from kctl.config.dynamic import ConfigView
 from kctl.config.properties import parse_properties
 from kctl.errors import UsageError
+from kctl.server.process.host import store_user
 from kctl.server.process.secure_setup import prepare
+from kctl.zookeeper.paths import config_entity
+from kctl.zookeeper.session import ZooKeeperSession
+from kctl.zookeeper.znodes import decode_config
+from tests.peers.embedded_zookeeper import embedded_zookeeper
 from tests.peers.forked_kctl import run_kctl
 from tests.peers.probe import accepts
 
@@ -142,3 +149,21 @@ def test_a_cluster_without_security_is_not_secured_later(tmp_path: Path) -> None
     refused = kctl("cluster", "start", "--secure", "--data-dir", str(tmp_path))
     assert refused.returncode == 2
     assert "use another --data-dir" in refused.stderr
+
+
+def test_brokers_that_start_together_store_the_same_user(tmp_path: Path) -> None:
+    with embedded_zookeeper(tmp_path / "zookeeper") as zookeeper:
+        configs = ConfigView({"zookeeper.connect": zookeeper.connect})
+
+        async def store() -> dict[str, str]:
+            await asyncio.gather(
+                *(store_user(zookeeper.connect, configs, "admin", {name: name}) for name in "abcdefgh")
+            )
+            session = ZooKeeperSession(zookeeper.connect)
+            await session.start(60_000)
+            path = config_entity("users/admin")
+            stored, _ = await session.get(path)
+            await session.close()
+            return decode_config(path, stored)
+
+        assert asyncio.run(store()) == {name: name for name in "abcdefgh"}

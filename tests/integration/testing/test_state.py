@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from kctl.admin import AdminClient, AdminConfig, NewTopic
+from kctl.client.registry import AvroSerializer, SchemaRegistry
 from kctl.errors import ApiError, KctlError
 from kctl.testing import KafkaBroker, SeedError
 from kctl.testing.brokers.seed import parse_jsonl, parse_seed
@@ -156,7 +157,9 @@ def test_records_are_compared_and_the_difference_is_named(broker: KafkaBroker, a
         with pytest.raises(AssertionError) as difference:
             broker.assert_records("compared", expected, value="json", timeout_s=0.1)
         assert problem in str(difference.value)
-    with pytest.raises(ValueError, match="value must be one of bytes, text, json"):
+    with pytest.raises(ValueError, match="value must be one of bytes, text, json, avro"):
+        broker.records("compared", value="xml")
+    with pytest.raises(ValueError, match="avro needs a registry: start the broker with schema_registry=True"):
         broker.records("compared", value="avro")
     with pytest.raises(ApiError):
         broker.records("absent")
@@ -192,7 +195,43 @@ def test_a_running_broker_is_restored_as_often_as_needed(broker: KafkaBroker, ad
         assert broker.bootstrap_servers == address
         broker.assert_records("kept", [value * 400 for value in (b"1", b"2", b"3", b"4")])
         assert [topic.name for topic in admin.list_topics()] == ["kept"]
+    # A broker that was restored runs in another way, and can be copied and restored again.
+    later = broker.snapshot()
+    produce(b"7")
+    broker.restore(later)
+    assert broker.bootstrap_servers == address
+    broker.assert_records("kept", [value * 400 for value in (b"1", b"2", b"3", b"4")])
+    broker.pause()
+    broker.snapshot().discard()
+    broker.resume()
+    later.discard()
     snapshot.discard()
+
+
+@pytest.mark.long
+def test_values_with_a_schema_are_read_on_brokers_of_a_pool(tmp_path: Path) -> None:
+    schema = """{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "int"}]}"""
+    with KafkaBroker.pool(1, schema_registry=True) as pool, pool.broker() as broker:
+        url = broker.schema_registry_url
+        assert url is not None
+        serializer = AvroSerializer[dict[str, int]](SchemaRegistry(url), schema)
+        broker.seed({"topics": {"orders": {}}})
+        snapshot = broker.snapshot()
+        producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+        for number in (1, 2):
+            producer.produce("orders", serializer.serialize("orders", {"id": number}))
+        producer.produce("orders", None)
+        assert producer.flush(TIMEOUT_S) == 0
+        broker.assert_records("orders", [{"id": 1}, {"id": 2}, None], value="avro")
+        with pytest.raises(
+            ValueError, match="the value of orders-0 at offset 0 is no protobuf: schema 1 is of type AVRO"
+        ):
+            broker.records("orders", value="protobuf")
+        broker.restore(snapshot)
+        assert broker.schema_registry_url == url
+        assert broker.records("orders") == []
+        assert SchemaRegistry(url).subjects() == []
+        snapshot.discard()
 
 
 def test_a_broker_with_data_elsewhere_has_no_snapshots(tmp_path: Path) -> None:

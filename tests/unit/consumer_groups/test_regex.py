@@ -7,12 +7,12 @@ import re
 
 import pytest
 
-from kctl.server.coordination.consumer_groups.regex.automaton import (
+from kctl.regex.automaton import (
     REGEX_PLACES_MAX,
     Matcher,
-    find_topics,
 )
-from kctl.server.coordination.consumer_groups.regex.syntax import REGEX_CHARACTERS_MAX, InvalidRegex
+from kctl.regex.syntax import REGEX_CHARACTERS_MAX, InvalidRegex
+from kctl.server.coordination.consumer_groups.topic_names import find_topics
 from kctl.system.steps import run_at_once
 from tests.property.examples import share_of
 from tests.rows import for_rows

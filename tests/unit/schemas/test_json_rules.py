@@ -9,7 +9,7 @@ import pytest
 
 from kctl.schemas.formats.json_compatibility import compare_json
 from kctl.schemas.formats.json_schema import parse_json_schema
-from kctl.schemas.formats.parsed import InvalidSchema
+from kctl.schemas.formats.parsed import InvalidSchema, ParsedSchema
 from tests.rows import for_rows
 
 STRING, INTEGER, NUMBER = {"type": "string"}, {"type": "integer"}, {"type": "number"}
@@ -150,6 +150,10 @@ def test_a_reference_is_another_schema() -> None:
         '{"$ref": "other.json"}',
         '{"$ref": "#/definitions/none"}',
         '{"type":"object","patternProperties":{"(": true}}',
+        '{"type":"object","patternProperties":{"^(?!x)": true}}',
+        r'{"type":"object","patternProperties":{"(a)\\1": true}}',
+        json.dumps({"patternProperties": {"a" * 1_001: True}}),
+        json.dumps({"patternProperties": {"a{1000}{1000}": True}}),
         '{"not":' * 5_000 + "true" + "}" * 5_000,
     ],
 )
@@ -180,6 +184,47 @@ def test_the_number_of_comparisons_has_a_bound() -> None:
     schema, other = nested(STRING), nested(INTEGER)
     with pytest.raises(InvalidSchema, match="steps"):
         compare_json(schema.model, other.model)
+
+
+def with_property(name: str) -> ParsedSchema:
+    return parse_json_schema(json.dumps({**CLOSED, "properties": {name: STRING}}), {}, normalizes=False)
+
+
+def with_pattern(pattern: str) -> ParsedSchema:
+    document = {**CLOSED, "patternProperties": {pattern: INTEGER}}
+    return parse_json_schema(json.dumps(document), {}, normalizes=False)
+
+
+@for_rows(
+    "pattern, name",
+    [
+        ("a", "xay"),
+        ("^b$", "b"),
+        ("^[a-z-]+$", "ab-c"),
+        (r"^[^a\n]", "b a"),
+        (r"^\w+\s\d$", "a 1"),
+        (r"^\u00e9", "éa"),
+        ("^[à-ü]{2}$", "éü"),
+        ("^.$", "日"),
+        ("(?i)^STRASSE", "strasse"),
+        (r"\$ref|\/", "a/b"),
+    ],
+)
+def test_names_of_properties_are_matched_with_patterns(pattern: str, name: str) -> None:
+    """The schema of a matching pattern is another one than that of the property."""
+    [matching] = compare_json(with_pattern(pattern).model, with_property(name).model)
+    assert matching.kind == "PROPERTY_REMOVED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL"
+    [other] = compare_json(with_pattern(pattern).model, with_property("\n!").model)
+    assert other.kind == "PROPERTY_REMOVED_FROM_CLOSED_CONTENT_MODEL"
+
+
+def test_patterns_are_matched_in_bounded_time() -> None:
+    # Python's `re` needs 2**60 steps for these.
+    for pattern in ("^(a+)+$", "^(a|a)*$", "^(a|aa)+$", "(x+x+)+y"):
+        [difference] = compare_json(with_pattern(pattern).model, with_property("a" * 60 + "x" * 60 + "!").model)
+        assert difference.kind == "PROPERTY_REMOVED_FROM_CLOSED_CONTENT_MODEL"
+    with pytest.raises(InvalidSchema, match="steps"):
+        compare_json(with_pattern("(a{500}){3}b").model, with_property("a" * 100_000).model)
 
 
 def test_normalization_sorts_members() -> None:

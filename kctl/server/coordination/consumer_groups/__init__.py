@@ -2,6 +2,6 @@
 
 Reading order: state (the values that are stored), group (a group is the last value of each of its records), then the
 rules: assignors (who shall own what), reconciliation (how a member gets there), heartbeat (a request, from its checks
-to its response), commits.  `records` writes and reads them; `regex` has the expressions of RE2.  All of it is pure;
-`groups.step` calls it, and `groups.runner` performs the actions.
+to its response), commits.  `records` writes and reads them; `topic_names` matches topics with expressions
+of RE2.  All of it is pure; `groups.step` calls it, and `groups.runner` performs the actions.
 """

@@ -20,12 +20,12 @@ from uuid import UUID
 
 from kctl.errors import ApiError, ErrorCode
 from kctl.limits import Subject, bound
+from kctl.regex.automaton import Matcher
+from kctl.regex.syntax import InvalidRegex
 from kctl.server.coordination.consumer_groups.assignors import RANGE, UNIFORM, Assignor, Subscriber, assign_ranges
 from kctl.server.coordination.consumer_groups.balancing import assign_uniformly
 from kctl.server.coordination.consumer_groups.group import ConsumerGroup
 from kctl.server.coordination.consumer_groups.reconciliation import Goal, reconcile
-from kctl.server.coordination.consumer_groups.regex.automaton import Matcher
-from kctl.server.coordination.consumer_groups.regex.syntax import InvalidRegex
 from kctl.server.coordination.consumer_groups.requests import (
     MEMBERS_MAX,
     ConsumerGroupSettings,

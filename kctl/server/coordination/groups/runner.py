@@ -24,8 +24,8 @@ from uuid import UUID
 from kctl.errors import ErrorCode, KctlError
 from kctl.limits import GROUP_MEMBERS_PER_STEP_MAX, REQUEST_ELEMENTS_PER_SLICE_MAX
 from kctl.model import GROUP_METADATA_TOPIC, TopicPartition
-from kctl.server.coordination.consumer_groups.regex.automaton import find_topics
 from kctl.server.coordination.consumer_groups.requests import HeartbeatRequest
+from kctl.server.coordination.consumer_groups.topic_names import find_topics
 from kctl.server.coordination.groups.actions import (
     Action,
     CancelTimer,

@@ -82,6 +82,7 @@ class Commands:
             "expire_transactions": (frozenset(), self._expire_transactions),
             "advance": (frozenset({"ms"}), self._advance),
             "cap_replication_factor": (frozenset({"maximum"}), self._cap_replication_factor),
+            "accept_unsigned_tokens": (frozenset(), self._accept_unsigned_tokens),
             "requests": (frozenset({"after", "api", "client_id"}), self._recorded),
         }
 
@@ -215,6 +216,12 @@ class Commands:
         if transactions is None:
             raise ValueError("the broker does not serve yet")
         transactions.abort_ongoing()
+        return {}
+
+    def _accept_unsigned_tokens(self, _: Arguments) -> Answer:
+        if listeners := self._controlled.beyond_loopback():
+            raise ValueError(f"listener {listeners[0]} is not on a loopback address: its tokens need a signature")
+        self._controlled.has_unsigned_tokens = True
         return {}
 
     async def _advance(self, arguments: Arguments) -> Answer:

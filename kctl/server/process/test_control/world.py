@@ -10,6 +10,7 @@ import errno
 import os
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from ipaddress import ip_address
 from typing import TypeVar
 
 from kctl.client.connections.transport import Budget, Connection, ConnectionLost, Security, Transport
@@ -234,6 +235,8 @@ class ControlledWorld:
         self.transport = PartitionedTransport(world.transport)
         self.acceptor: Acceptor | None = None
         self.session: ZooKeeperSession | None = None
+        self.has_unsigned_tokens = False
+        """Whether tokens need no signature."""
         self.world = replace(
             world,
             clock=clock,
@@ -242,7 +245,16 @@ class ControlledWorld:
             listen=self._listen,
             open_session=self._open_session,
             around=around,
+            accepts_unsigned_tokens=self._accepts_unsigned_tokens,
         )
+
+    def beyond_loopback(self) -> list[str]:
+        """Return the names of the listeners that clients of other machines can reach."""
+        bound = [] if self.acceptor is None else self.acceptor.bound_addresses()
+        return [listener for listener, host in bound if not ip_address(host.partition("%")[0]).is_loopback]
+
+    def _accepts_unsigned_tokens(self, listener: str) -> bool:
+        return self.has_unsigned_tokens and listener not in self.beyond_loopback()
 
     def _listen(self, *, open_channel: OpenChannel, settings: ListenSettings) -> Listening:
         self.acceptor = Acceptor(open_channel=open_channel, settings=settings)

@@ -12,7 +12,7 @@ Owner: event loop.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -42,8 +42,19 @@ class _InUse(NamedTuple):
 class Channels:
     """Opens the channel of each accepted connection, by its listener.  Call `start` before and `close` at the end."""
 
-    def __init__(self, configs: ConfigView, *, handle: Handle, clock: Clock, secrets: Secrets) -> None:
-        """Prepare the SASL listeners, or raise ConfigError."""
+    def __init__(
+        self,
+        configs: ConfigView,
+        *,
+        handle: Handle,
+        clock: Clock,
+        secrets: Secrets,
+        accepts_unsigned_tokens: Callable[[str], bool] = lambda _: False,
+    ) -> None:
+        """Prepare the SASL listeners, or raise ConfigError.
+
+        `accepts_unsigned_tokens` returns whether a listener does, in a broker of a test.
+        """
         self._configs = configs
         self._handle = handle
         self._clock = clock
@@ -51,7 +62,8 @@ class Channels:
         self._frame_bytes_max = configs.current.socket_request_max_bytes
         self.expired_sessions = 0
         """Connections closed because their client had not authenticated again in time, since the start."""
-        self._mechanisms = Mechanisms(clock, secrets)
+        self._accepts_unsigned_tokens = accepts_unsigned_tokens
+        self._mechanisms = Mechanisms(clock, secrets, accepts_unsigned_tokens)
         self._problems = ProblemLog(
             log, "cannot use the SASL properties, the old ones stay in use listener=%s error=%s"
         )
@@ -88,7 +100,9 @@ class Channels:
 
     def try_properties(self, endpoint: Endpoint, config: BrokerConfig, properties: Mapping[str, str]) -> None:
         """Raise ConfigError if a SASL listener could not open with these properties."""
-        self._listener(config, properties, endpoint, Mechanisms(self._clock, self._secrets))
+        self._listener(
+            config, properties, endpoint, Mechanisms(self._clock, self._secrets, self._accepts_unsigned_tokens)
+        )
 
     async def check_key_files(self) -> None:
         """Raise ConfigError for a file with keys for tokens that cannot be used."""

@@ -5,7 +5,7 @@ Owner: event loop.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -95,8 +95,10 @@ class KeySource(NamedTuple):
 class Mechanisms:
     """Opens mechanisms, and keeps the keys with which OAUTHBEARER verifies tokens."""
 
-    def __init__(self, clock: Clock, secrets: Secrets) -> None:
+    def __init__(self, clock: Clock, secrets: Secrets, accepts_unsigned_tokens: Callable[[str], bool]) -> None:
+        """`accepts_unsigned_tokens` returns whether a listener does, in a broker of a test."""
         self._clock = clock
+        self._accepts_unsigned_tokens = accepts_unsigned_tokens
         self._secrets = secrets
         self.keys: dict[KeySource, JsonWebKeys] = {}
         """All keys that an opened mechanism uses; the owner starts and stops reading them."""
@@ -152,4 +154,5 @@ class Mechanisms:
         keys = self.keys.get(source)
         if keys is None:
             keys = self.keys[source] = JsonWebKeys(url, refresh, self._clock.monotonic_ms)
-        return TokenVerifier(keys, rules, self._clock.now_ms)
+        accepts_unsigned = partial(self._accepts_unsigned_tokens, properties.listener)
+        return TokenVerifier(keys, rules, self._clock.now_ms, accepts_unsigned)

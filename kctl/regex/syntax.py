@@ -1,8 +1,9 @@
 r"""The syntax of RE2: an expression becomes a tree of sets of characters, repetitions and positions.
 
-Names of topics have 65 different characters, so that a set is a number with a bit for each; a character that no topic
-can have is an empty set.  All of RE2's syntax is known: Perl's classes, classes of POSIX and Unicode, `\Q...\E`, flags,
-named groups.  Back references and look-around are not part of RE2, and are refused as RE2 refuses them.
+A set is a number with a bit for each character of an alphabet: the 65 of names of topics, or those of the name that is
+matched.  A character that no name can have is an empty set.  All of RE2's syntax is known: Perl's classes, classes of
+POSIX and Unicode, `\Q...\E`, flags, named groups.  Back references and look-around are not part of RE2, and are refused
+as RE2 refuses them.
 
 Pure.  Source: https://github.com/google/re2/wiki/Syntax, RE2/J, which Kafka's broker uses.
 """
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import string
 import unicodedata
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
@@ -29,11 +30,6 @@ REPEAT_MAX = 1_000
 """RE2's bound on the numbers in {n,m}."""
 _DEPTH_MAX = 100
 """RE2's is 1,000; a parser of Python needs several frames for each."""
-
-ALPHABET = string.ascii_letters + string.digits + "._-"
-"""What names of topics consist of."""
-BITS = {character: 1 << index for index, character in enumerate(ALPHABET)}
-ALL = (1 << len(ALPHABET)) - 1
 
 
 class InvalidRegex(ValueError):
@@ -89,41 +85,98 @@ class Repeat:
 Node: TypeAlias = Characters | At | Sequence | Alternatives | Repeat
 
 
-def _set(characters: Iterable[str]) -> int:
-    bits = 0
-    for character in characters:
-        bits |= BITS.get(character, 0)
-    return bits
+class Alphabet:
+    """The characters that names can consist of, and sets of them as numbers with a bit for each character."""
+
+    def __init__(self, characters: Iterable[str]) -> None:
+        """Add the other cases of letters too, for expressions that do not distinguish them."""
+        closed = {case for given in characters for case in (given, given.lower(), given.upper()) if len(case) == 1}
+        self.bits = {character: 1 << index for index, character in enumerate(sorted(closed))}
+        self.all = (1 << len(self.bits)) - 1
+        self.word = self.set(_WORD)
+        digits, space = self.set(string.digits), self.set("\t\n\f\r ")
+        self.perl = {
+            "d": digits,
+            "s": space,
+            "w": self.word,
+            "D": self.all & ~digits,
+            "S": self.all & ~space,
+            "W": self.all & ~self.word,
+        }
+        self.posix = {name: self.set(members) for name, members in _POSIX.items()}
+
+    def set(self, characters: Iterable[str]) -> int:
+        """Return the set of these characters; those that are not in the alphabet are left out."""
+        bits = 0
+        for character in characters:
+            bits |= self.bits.get(character, 0)
+        return bits
+
+    def range(self, low: str, high: str) -> int:
+        """Return the set of the characters from one to another."""
+        return self.set(character for character in self.bits if low <= character <= high)
+
+    def folded(self, bits: int) -> int:
+        """Return a set with the other cases of its letters."""
+        return bits | self.set(
+            other
+            for character, bit in self.bits.items()
+            if bit & bits
+            for other in (character.lower(), character.upper())
+        )
+
+    def unicode_class(self, name: str) -> int:
+        """Return the characters of a general category or a script.  Raises InvalidRegex."""
+        if name == "Any":
+            return self.all
+        if name == "Common":
+            return self.set(character for character in self.bits if not character.isalpha())
+        if name in _SCRIPTS:
+            prefix = _NAMES_OF_SCRIPTS.get(name, name.upper())
+            return self.set(
+                character for character in self.bits if unicodedata.name(character, "").startswith(f"{prefix} ")
+            )
+        if name in _CATEGORIES:
+            return self.set(character for character in self.bits if unicodedata.category(character).startswith(name))
+        raise InvalidRegex("invalid character class range")
 
 
-DIGITS = _set(string.digits)
-WORD = _set(string.ascii_letters + string.digits + "_")
-_PERL = {"d": DIGITS, "s": 0, "w": WORD, "D": ALL & ~DIGITS, "S": ALL, "W": ALL & ~WORD}
+_WORD = string.ascii_letters + string.digits + "_"
 _POSIX = {
-    "alnum": _set(string.ascii_letters + string.digits),
-    "alpha": _set(string.ascii_letters),
-    "ascii": ALL,
-    "blank": 0,
-    "cntrl": 0,
-    "digit": DIGITS,
-    "graph": ALL,
-    "lower": _set(string.ascii_lowercase),
-    "print": ALL,
-    "punct": _set(string.punctuation),
-    "space": 0,
-    "upper": _set(string.ascii_uppercase),
-    "word": WORD,
-    "xdigit": _set(string.hexdigits),
+    "alnum": string.ascii_letters + string.digits,
+    "alpha": string.ascii_letters,
+    "ascii": "".join(map(chr, range(0x80))),
+    "blank": " \t",
+    "cntrl": "".join(map(chr, [*range(0x20), 0x7F])),
+    "digit": string.digits,
+    "graph": "".join(map(chr, range(0x21, 0x7F))),
+    "lower": string.ascii_lowercase,
+    "print": "".join(map(chr, range(0x20, 0x7F))),
+    "punct": string.punctuation,
+    "space": string.whitespace,
+    "upper": string.ascii_uppercase,
+    "word": _WORD,
+    "xdigit": string.hexdigits,
 }
+_CATEGORIES = frozenset(
+    {"C", "Cc", "Cf", "Co", "Cs", "L", "Ll", "Lm", "Lo", "Lt", "Lu", "M", "Mc", "Me", "Mn", "N", "Nd", "Nl", "No"}
+    | {"P", "Pc", "Pd", "Pe", "Pf", "Pi", "Po", "Ps", "S", "Sc", "Sk", "Sm", "So", "Z", "Zl", "Zp", "Zs"}
+)
+_SCRIPTS = frozenset(
+    {"Arabic", "Armenian", "Bengali", "Cyrillic", "Devanagari", "Georgian", "Greek", "Han", "Hangul", "Hebrew"}
+    | {"Hiragana", "Katakana", "Khmer", "Lao", "Latin", "Mongolian", "Tamil", "Telugu", "Thai", "Tibetan"}
+)
+_NAMES_OF_SCRIPTS = {"Han": "CJK"}
+"""How the names of characters begin, where that is not the name of the script."""
+TOPIC_NAMES = Alphabet(string.ascii_letters + string.digits + "._-")
 _CONTROLS = {"a": "\a", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
-_SCRIPTS_OF_THE_ALPHABET = {"Latin": _set(string.ascii_letters), "Common": ALL & ~_set(string.ascii_letters)}
 
 
-def parse(expression: str) -> Node:
-    """Return the tree of an expression.  Raises InvalidRegex."""
+def parse(expression: str, alphabet: Alphabet) -> Node:
+    """Return the tree of an expression for names of an alphabet.  Raises InvalidRegex."""
     if len(expression) > REGEX_CHARACTERS_MAX:
         raise InvalidRegex(f"expression has more than {REGEX_CHARACTERS_MAX} characters")
-    parser = _Parser(expression)
+    parser = _Parser(expression, alphabet)
     node = parser.alternatives()
     if parser.rest:
         raise InvalidRegex("unexpected )")
@@ -133,11 +186,13 @@ def parse(expression: str) -> Node:
 class _Parser:
     """A parser by recursive descent."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, alphabet: Alphabet) -> None:
         self._text = text
+        self._alphabet = alphabet
         self._at = 0
         self._depth = 0
         self._folds_case = False
+        self._dot = alphabet.all & ~alphabet.set("\n")
         self._names: set[str] = set()
 
     @property
@@ -230,7 +285,7 @@ class _Parser:
             case "[":
                 return Characters(self._class())
             case ".":
-                return Characters(ALL)
+                return Characters(self._dot)
             case "^":
                 return At(Position.START)
             case "$":
@@ -241,17 +296,13 @@ class _Parser:
                 return self._character(character)
 
     def _character(self, character: str) -> Characters:
-        return Characters(self._folded(_set(character)))
+        return Characters(self._folded(self._alphabet.set(character)))
 
     def _folded(self, bits: int) -> int:
-        if not self._folds_case:
-            return bits
-        return bits | _set(
-            other for character, bit in BITS.items() if bit & bits for other in (character.lower(), character.upper())
-        )
+        return self._alphabet.folded(bits) if self._folds_case else bits
 
     def _group(self) -> Node | None:
-        folds_case = self._folds_case
+        folds_case, dot = self._folds_case, self._dot
         if self._take("?"):
             if self._take("P<") or (self._peek() == "<" and self.rest[1:2] not in {"=", "!"} and self._take("<")):
                 self._name()
@@ -264,7 +315,7 @@ class _Parser:
         if not self._take(")"):
             raise InvalidRegex("missing closing )")
         self._depth -= 1
-        self._folds_case = folds_case
+        self._folds_case, self._dot = folds_case, dot
         return node
 
     def _name(self) -> None:
@@ -286,6 +337,8 @@ class _Parser:
                 has_flags = True
                 if flag == "i":
                     self._folds_case = sign
+                if flag == "s":
+                    self._dot = self._alphabet.all if sign else self._alphabet.all & ~self._alphabet.set("\n")
             else:
                 raise InvalidRegex("invalid or unsupported Perl syntax")
         if not has_flags and (flag == ")" or not sign):
@@ -308,9 +361,9 @@ class _Parser:
             case "B":
                 return At(Position.NO_WORD_BOUNDARY)
             case "C":
-                return Characters(ALL)
-            case _ if character in _PERL:
-                return Characters(_PERL[character])
+                return Characters(self._alphabet.all)
+            case _ if character in self._alphabet.perl:
+                return Characters(self._alphabet.perl[character])
             case "p" | "P":
                 return Characters(self._unicode(is_negated=character == "P"))
             case _:
@@ -352,8 +405,8 @@ class _Parser:
             name = self._next()
         if name.startswith("^"):
             name, is_negated = name[1:], not is_negated
-        bits = _unicode_class(name)
-        return ALL & ~bits if is_negated else bits
+        bits = self._alphabet.unicode_class(name)
+        return self._alphabet.all & ~bits if is_negated else bits
 
     def _class(self) -> int:
         is_negated = self._take("^")
@@ -372,7 +425,7 @@ class _Parser:
             bits |= named
         self._at += 1
         bits = self._folded(bits)
-        return ALL & ~bits if is_negated else bits
+        return self._alphabet.all & ~bits if is_negated else bits
 
     def _named_class(self) -> int | None:
         if self.rest.startswith("[:") and ":]" in self.rest:
@@ -381,11 +434,13 @@ class _Parser:
             is_negated, name = name.startswith("^"), name.removeprefix("^")
             if name not in _POSIX:
                 raise InvalidRegex("invalid character class range")
-            return ALL & ~_POSIX[name] if is_negated else _POSIX[name]
-        if self.rest[:1] == "\\" and self.rest[1:2] in {*_PERL, "p", "P"}:
+            members = self._alphabet.posix[name]
+            return self._alphabet.all & ~members if is_negated else members
+        if self.rest[:1] == "\\" and self.rest[1:2] in {*self._alphabet.perl, "p", "P"}:
             self._at += 1
             character = self._next()
-            return _PERL[character] if character in _PERL else self._unicode(is_negated=character == "P")
+            of_perl = self._alphabet.perl.get(character)
+            return self._unicode(is_negated=character == "P") if of_perl is None else of_perl
         return None
 
     def _class_character(self) -> str:
@@ -399,36 +454,9 @@ class _Parser:
 
     def _range(self, low: str) -> int:
         if self._peek() != "-" or self.rest[1:2] in {"]", ""}:
-            return _set(low)
+            return self._alphabet.set(low)
         self._at += 1
         high = self._class_character()
         if high < low:
             raise InvalidRegex("invalid character class range")
-        return _set(character for character in ALPHABET if low <= character <= high)
-
-
-def _unicode_class(name: str) -> int:
-    """Return the characters of a general category or a script.  Raises InvalidRegex."""
-    if name == "Any":
-        return ALL
-    if name in _SCRIPTS_OF_THE_ALPHABET:
-        return _SCRIPTS_OF_THE_ALPHABET[name]
-    bits = _set(character for character in ALPHABET if unicodedata.category(character).startswith(name))
-    if bits or name in _OTHER_CATEGORIES or _is_script(name):
-        return bits
-    raise InvalidRegex("invalid character class range")
-
-
-_OTHER_CATEGORIES = frozenset(
-    {"C", "Cc", "Cf", "Co", "Cs", "L", "Ll", "Lm", "Lo", "Lt", "Lu", "M", "Mc", "Me", "Mn", "N", "Nd", "Nl", "No"}
-    | {"P", "Pc", "Pd", "Pe", "Pf", "Pi", "Po", "Ps", "S", "Sc", "Sk", "Sm", "So", "Z", "Zl", "Zp", "Zs"}
-)
-_SCRIPT_EXAMPLES: Callable[[str], bool] = frozenset(
-    {"Arabic", "Armenian", "Bengali", "Cyrillic", "Devanagari", "Georgian", "Greek", "Han", "Hangul", "Hebrew"}
-    | {"Hiragana", "Katakana", "Khmer", "Lao", "Mongolian", "Tamil", "Telugu", "Thai", "Tibetan"}
-).__contains__
-
-
-def _is_script(name: str) -> bool:
-    """Return whether this is a script none of whose letters a topic can have."""
-    return _SCRIPT_EXAMPLES(name)
+        return self._alphabet.range(low, high)

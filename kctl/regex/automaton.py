@@ -1,21 +1,21 @@
-"""Matches whole names of topics with an expression, in time linear in their length.
+"""Matches names with an expression, in time linear in their length.
 
 The tree becomes an automaton (Thompson's construction); a name is matched by the set of places where the automaton may
 be after each character, and what follows from a set and a character is remembered.  A step without memory costs the
-number of places, which is bounded, and all steps of a resolution have a bound too.
+number of places, which is bounded.
 
 Pure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from kctl.limits import Subject, bound
-from kctl.server.coordination.consumer_groups.regex.syntax import (
-    BITS,
-    WORD,
+from kctl.regex.syntax import (
+    TOPIC_NAMES,
+    Alphabet,
     Alternatives,
     At,
     Characters,
@@ -26,7 +26,6 @@ from kctl.server.coordination.consumer_groups.regex.syntax import (
     Sequence,
     parse,
 )
-from kctl.system.steps import Steps
 
 REGEX_PLACES_MAX = bound(
     Subject.COORDINATION,
@@ -35,17 +34,8 @@ REGEX_PLACES_MAX = bound(
     "characters",
     on_excess="INVALID_REGULAR_EXPRESSION",
 )
-REGEX_WORK_MAX = bound(
-    Subject.COORDINATION,
-    "work to find the topics that match the regular expressions of a group",
-    5_000_000,
-    "places of the expressions that are examined, about 4 s of a processor",
-    on_excess="the expressions that are left match no topic",
-)
 TRANSITIONS_MAX = 5_000
 """What is remembered of an expression; it is forgotten when there is more."""
-WORK_PER_STEP = 5_000
-"""About 5 ms."""
 _WORK_PER_NAME = 20
 _MATCH = -1
 
@@ -61,16 +51,28 @@ class _Place(NamedTuple):
 class Matcher:
     """An expression that can be matched with names."""
 
-    def __init__(self, expression: str) -> None:
-        """Raise InvalidRegex if the expression is not valid, or too large."""
+    def __init__(self, expression: str, alphabet: Alphabet = TOPIC_NAMES, *, is_whole: bool = True) -> None:
+        """`is_whole` is False for an expression that may match a part of the name.
+
+        Raises InvalidRegex if the expression is not valid, or too large.
+        """
+        self._alphabet = alphabet
         self.work = 0
         """The places that were examined."""
         self._places: list[_Place] = []
-        self._start = self._build(parse(expression), _MATCH)
+        node = parse(expression, alphabet)
+        if not is_whole:
+            others = Repeat(Characters(alphabet.all), 0, None)
+            node = Sequence((others, node, others))
+        self._start = self._build(node, _MATCH)
         self._transitions: dict[tuple[frozenset[int], str, str], frozenset[int]] = {}
 
+    def work_max(self, name: str) -> int:
+        """Return how many places are examined at most to match a name."""
+        return (len(name) + 1) * len(self._places)
+
     def matches(self, name: str) -> bool:
-        """Return whether the expression matches the whole name."""
+        """Return whether the expression matches the name."""
         self.work += _WORK_PER_NAME
         places: frozenset[int] = frozenset((self._start,))
         before = ""
@@ -85,11 +87,11 @@ class Matcher:
             if not following:
                 return False
             places = following
-            before = "w" if BITS.get(character, 0) & WORD else "-"
+            before = "w" if self._alphabet.bits.get(character, 0) & self._alphabet.word else "-"
         return _MATCH in self._reachable(places, before, "")
 
     def _step(self, places: frozenset[int], before: str, character: str) -> frozenset[int]:
-        bit = BITS.get(character, 0)
+        bit = self._alphabet.bits.get(character, 0)
         return frozenset(
             self._places[place].following[0]
             for place in self._reachable(places, before, character)
@@ -109,7 +111,7 @@ class Matcher:
             if index == _MATCH:
                 continue
             place = self._places[index]
-            if place.bits or (place.position is not None and not _holds(place.position, before, character)):
+            if place.bits or (place.position is not None and not self._holds(place.position, before, character)):
                 continue
             if place.position is not None or place.bits == 0:
                 waiting += place.following
@@ -152,45 +154,10 @@ class Matcher:
             following = self._build(part, following)
         return following
 
-
-def _holds(position: Position, before: str, character: str) -> bool:
-    if position is Position.START:
-        return before == ""
-    if position is Position.END:
-        return character == ""
-    is_boundary = (before == "w") != bool(BITS.get(character, 0) & WORD)
-    return is_boundary is (position is Position.WORD_BOUNDARY)
-
-
-def find_topics(
-    regexes: Iterable[str], topics: Iterable[str], work_max: int = REGEX_WORK_MAX
-) -> Steps[Mapping[str, frozenset[str]]]:
-    """Return the topics that match each expression; yields after each part of the work.
-
-    Expressions that are not valid match nothing: they were checked when their members joined, or another broker with
-    other bounds has stored them.
-    """
-    names = list(topics)
-    left = work_max
-    matching: dict[str, frozenset[str]] = {}
-    for regex in regexes:
-        found: list[str] = []
-        try:
-            matcher = Matcher(regex)
-        except InvalidRegex:
-            matching[regex] = frozenset()
-            continue
-        pause_at = WORK_PER_STEP
-        for name in names:
-            if matcher.work > left:
-                found.clear()
-                break
-            if matcher.matches(name):
-                found.append(name)
-            if matcher.work >= pause_at:
-                pause_at = matcher.work + WORK_PER_STEP
-                yield
-        left -= matcher.work
-        matching[regex] = frozenset(found)
-        yield
-    return matching
+    def _holds(self, position: Position, before: str, character: str) -> bool:
+        if position is Position.START:
+            return before == ""
+        if position is Position.END:
+            return character == ""
+        is_boundary = (before == "w") != bool(self._alphabet.bits.get(character, 0) & self._alphabet.word)
+        return is_boundary is (position is Position.WORD_BOUNDARY)
