@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -9,16 +10,25 @@ from uuid import UUID
 
 import pytest
 
-from kctl.migration.converting.conversion import convert, restore
-from kctl.migration.reverting.going_back import read_image, take_back, write_znodes
+from kctl.errors import UsageError
+from kctl.migration.converting.conversion import convert, has_started, restore
+from kctl.migration.reverting.going_back import is_interrupted, take_back, write_znodes
 from kctl.migration.reverting.image import Image, replay
 from kctl.migration.reverting.internal_topics import rewrite_directory
+from kctl.migration.reverting.metadata_log import (
+    LogEnd,
+    MetadataLog,
+    check_not_older,
+    parse_log_end,
+    read_metadata_log,
+    unknown_ends,
+)
 from kctl.migration.reverting.znode_changes import ZnodeChanges, znode_changes
 from kctl.migration.source.cluster import StoredCluster, Znode, parse_cluster
 from kctl.migration.source.reading import read_znodes
 from kctl.migration.target.snapshot import METADATA_FOLDER, read_messages
 from kctl.model import ZERO_UUID
-from kctl.protocol.codec import encode_versioned, version_of
+from kctl.protocol.codec import encode_bytes, encode_versioned, version_of
 from kctl.records.batch import iterate_batches, iterate_records
 from kctl.records.build import build_batch
 from kctl.records.header import Record
@@ -238,40 +248,104 @@ def test_transactions_are_those_of_older_brokers() -> None:
     assert version_of(rewritten.value or b"") == 0
 
 
+def _node_of_4() -> tuple[SimFiles, Any]:
+    """A node that 4.x has run on: a change of a property is in its metadata log, of epoch 3."""
+    files = _disk_of_4()
+    plan, _ = planned(files)
+    convert(files, plan, plan.nodes[1])
+    folder = f"/a/{METADATA_FOLDER}"
+    change = metadata.ConfigRecord(resource_type=2, resource_name="orders", name="retention.ms", value="9")
+    record = Record(0, 1, None, encode_cluster_metadata(change, 0))
+    voters = [metadata.LeaderChangeVoter(voter_id=number) for number in (1, 2, 3)]
+    elected = metadata.LeaderChangeMessage(version=0, leader_id=1, voters=voters, granting_voters=[])
+    control = Record(0, 1, struct.pack(">hh", 0, 2), encode_bytes(elected, 0))
+    batches = build_batch([control], base_offset=1, leader_epoch=3, is_control=True)
+    batches += build_batch([record], base_offset=2, leader_epoch=3)
+    files.write_atomically(f"{folder}/{1:020d}.log", batches)
+    files.write_atomically(f"{folder}/quorum-state", b"{}")
+    return files, plan
+
+
+def test_a_metadata_log_has_its_state_its_end_and_the_voters() -> None:
+    files, _ = _node_of_4()
+    log = read_metadata_log(files, "/a")
+    assert log.image.configs[2, "orders"]["retention.ms"] == "9"
+    assert log.end == LogEnd(3, 3)
+    assert log.voters == {1, 2, 3}
+    segment = f"/a/{METADATA_FOLDER}/{1:020d}.log"
+    data = files.read(segment)
+    files.write_atomically(segment, data[:-1] + bytes([data[-1] ^ 1]))
+    with pytest.raises(UsageError, match="wrong checksum"):
+        read_metadata_log(files, "/a")
+
+
+def test_a_metadata_log_is_carried_only_if_it_has_all_that_was_committed() -> None:
+    controllers = frozenset({1, 2, 3})
+    log = MetadataLog(Image(), LogEnd(5, 700), frozenset())
+
+    def refusal(ends: dict[int, LogEnd], log: MetadataLog = log) -> str:
+        try:
+            check_not_older(1, log, ends)
+            return unknown_ends(1, log, controllers, ends) or ""
+        except UsageError as error:
+            return str(error)
+
+    assert "on 1 more of 2, 3, and give what it shows: --metadata-end" in refusal({})
+    assert refusal({2: LogEnd(5, 700)}) == ""
+    assert refusal({3: LogEnd(4, 900)}) == ""
+    assert "controller 3 ends at 5:701" in refusal({2: LogEnd(5, 700), 3: LogEnd(5, 701)})
+    assert "carry that of 2 with --node 2" in refusal({2: LogEnd(6, 1)})
+    assert "node 4 is no voter" in refusal({4: LogEnd(1, 1)})
+    # The quorum has changed on 4.x.
+    assert refusal({}, MetadataLog(Image(), LogEnd(5, 700), frozenset({1}))) == ""
+    five = MetadataLog(Image(), LogEnd(5, 700), frozenset({1, 2, 3, 4, 5}))
+    assert "on 1 more of 3, 4, 5" in refusal({2: LogEnd(5, 1)}, five)
+
+
+def test_an_end_is_read_as_it_is_shown() -> None:
+    assert parse_log_end(f"2={LogEnd(9, 4711)}") == (2, LogEnd(9, 4711))
+    for text in ("2=9", "2", "2=9:", "-1=2:3", "1=2:3x", "1=2:-3"):
+        with pytest.raises(UsageError, match="NODE=EPOCH:OFFSET"):
+            parse_log_end(text)
+
+
 def test_a_node_is_taken_back_after_an_interruption_at_each_operation() -> None:
-    def prepare() -> tuple[SimFiles, Any]:
-        files = _disk_of_4()
-        plan, _ = planned(files)
-        convert(files, plan, plan.nodes[1])
-        folder = f"/a/{METADATA_FOLDER}"
-        change = metadata.ConfigRecord(resource_type=2, resource_name="orders", name="retention.ms", value="9")
-        record = Record(0, 1, None, encode_cluster_metadata(change, 0))
-        files.write_atomically(f"{folder}/{1:020d}.log", build_batch([record], base_offset=1))
-        files.write_atomically(f"{folder}/quorum-state", b"{}")
-        return files, plan
+    """A part of a metadata log is never carried."""
 
     def run(files: SimFiles, plan: Any) -> None:
-        take_back(files, plan.nodes[1])
-        restore(files, plan, plan.nodes[1])
+        node = plan.nodes[1]
+        has_run = has_started(files, plan, node)
+        if has_run:
+            assert read_metadata_log(files, "/a").image.configs[2, "orders"]["retention.ms"] == "9"
+        if has_run or is_interrupted(files, node):
+            take_back(files, node)
+        restore(files, plan, node)
 
-    files, plan = prepare()
-    assert read_image(files, "/a").configs[2, "orders"]["retention.ms"] == "9"
+    files, plan = _node_of_4()
     start = files.operations
     run(files, plan)
     count = files.operations - start
     expected = contents(files)
     assert expected["/a/kctl-reverted.__cluster_metadata-0.quorum-state"] == b"{}"
-    assert f"/a/{METADATA_FOLDER}" not in {path.rpartition("/")[0] for path in expected}
+    assert not {path for path in expected if METADATA_FOLDER + "/" in path}
     assert expected["/a/meta.properties"] == contents(_disk_of_4())["/a/meta.properties"]
     for number in range(1, count + 1):
-        files, plan = prepare()
+        files, plan = _node_of_4()
         files.fail_at(number)
-        with pytest.raises(OSError):
+        with pytest.raises((OSError, UsageError)):
             run(files, plan)
         files.kill()
         run(files, plan)
         after = {path: data for path, data in contents(files).items() if not path.endswith((".tmp", ".reverted"))}
         assert after == expected, number
+
+
+def test_the_metadata_log_of_an_earlier_way_back_is_kept() -> None:
+    files, plan = _node_of_4()
+    kept = "/a/kctl-reverted.__cluster_metadata-0.quorum-state"
+    files.write_atomically(kept, b"earlier")
+    take_back(files, plan.nodes[1])
+    assert (files.read(kept), files.read(f"{kept}.1")) == (b"earlier", b"{}")
 
 
 def test_an_image_has_what_the_snapshot_has() -> None:
