@@ -21,7 +21,7 @@ from kctl.migration.converting.journal import State, read_journal
 from kctl.migration.converting.preconditions import check_room, check_same_state, check_stopped, hold_directories
 from kctl.migration.documents import digest_of_bytes
 from kctl.migration.planning.plan import MigrationPlan, NodePlan, parse_plan
-from kctl.migration.reverting.going_back import is_interrupted, take_back, write_znodes
+from kctl.migration.reverting.going_back import is_interrupted, take_back, versions_read, write_znodes
 from kctl.migration.reverting.metadata_log import check_not_older, parse_log_end, read_metadata_log, unknown_ends
 from kctl.migration.reverting.znode_changes import ZnodeChanges, znode_changes
 from kctl.migration.target.properties import translate_server
@@ -217,7 +217,7 @@ def revert(
                 run, connect, "/", lambda session, _: write_znodes(session, changes), tls_config=zk_tls_config_file
             )
         if has_run or is_interrupted(files, of_node):
-            done = take_back(files, of_node)
+            done = take_back(files, of_node, versions_read(journal.originals))
             rows += [
                 FileRow(node, segment.path, f"{counted(segment.records, 'record')} rewritten")
                 for segment in done.segments

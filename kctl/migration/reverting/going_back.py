@@ -6,14 +6,17 @@ are rewritten only if they have values that older brokers do not read, and the m
 
 from __future__ import annotations
 
+import posixpath
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kctl.errors import NoNodeError
 from kctl.migration.planning.plan import NodePlan
-from kctl.migration.reverting.internal_topics import Rewritten, rewrite_directory
+from kctl.migration.reverting.internal_topics import SINCE_0_11, SINCE_2_3, Rewritten, Versions, rewrite_directory
 from kctl.migration.reverting.znode_changes import ZnodeChanges
 from kctl.migration.target.snapshot import METADATA_FOLDER
 from kctl.storage.files import Files
+from kctl.storage.names import META_PROPERTIES
 from kctl.zookeeper.operations import ZooKeeper, make_path
 
 _ASIDE = f"kctl-reverted.{METADATA_FOLDER}"
@@ -33,6 +36,12 @@ async def write_znodes(zookeeper: ZooKeeper, changes: ZnodeChanges) -> None:
             await zookeeper.set(path, data)
 
 
+def versions_read(originals: Mapping[str, bytes | None]) -> Versions:
+    """Return what the old brokers read, from their files: since 2.4 meta.properties names the cluster (KAFKA-7335)."""
+    meta = [data or b"" for path, data in originals.items() if posixpath.basename(path) == META_PROPERTIES]
+    return SINCE_2_3 if any(b"cluster.id=" in data for data in meta) else SINCE_0_11
+
+
 @dataclass(slots=True)
 class NodeReverted:
     """What was changed in the directories of a node."""
@@ -42,14 +51,14 @@ class NodeReverted:
     """Files of the metadata log, with the names under which they are kept."""
 
 
-def take_back(files: Files, node: NodePlan) -> NodeReverted:
+def take_back(files: Files, node: NodePlan, versions: Versions = SINCE_2_3) -> NodeReverted:
     """Rewrite the internal topics of a node, and put its metadata log aside.  Raises UsageError and OSError.
 
     Its original files are restored after that, see kctl.migration.converting.conversion.restore.
     """
     done = NodeReverted()
     for directory in node.directories:
-        done.segments += rewrite_directory(files, directory.path)
+        done.segments += rewrite_directory(files, directory.path, versions)
     for home in node.homes:
         folder, aside = f"{home}/{METADATA_FOLDER}", f"{home}/{_ASIDE}"
         if files.exists(folder) and not files.exists(aside):

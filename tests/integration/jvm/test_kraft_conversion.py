@@ -9,7 +9,7 @@ import pytest
 
 from kctl.config.properties import format_properties
 from kctl.migration.target.snapshot import FILE_NAME, METADATA_FOLDER
-from tests.integration.jvm.broker_data import PROPERTIES, BrokerData
+from tests.integration.jvm.broker_data import CODECS, CODECS_BEFORE_2_1, PROPERTIES, BrokerData
 from tests.integration.jvm.conversion import (
     NEWEST,
     SECURITY,
@@ -23,6 +23,8 @@ from tests.integration.jvm.conversion import (
     make_plan,
     new_nodes,
     old_broker,
+    release_of,
+    security_of,
     set_up_security,
     write_lines,
 )
@@ -80,24 +82,34 @@ def test_4_serves_what_our_broker_has_stored_and_our_broker_what_4_has_written(t
 
 
 OLD = ("ours", apache_kafka.OLDEST_JUDGE, apache_kafka.LAST_WITH_ZOOKEEPER)
+BEFORE_TOPIC_IDS = (apache_kafka.OLDEST_BROKER, "1.1.1", "2.0.1", "2.4.1")
 
 
 @pytest.mark.matrix
-@pytest.mark.parametrize("version", OLD)
+@pytest.mark.parametrize("version", [*OLD, *BEFORE_TOPIC_IDS])
 def test_4_serves_several_log_directories_of_each_version_which_continues_afterwards(
     version: str, tmp_path: Path
 ) -> None:
-    """With two log directories, and a controller of its own that is the voter of a dynamic quorum."""
-    data = BrokerData(deletes_records=True)
-    node = made_node(tmp_path, 3, {**TEST_PROPERTIES, **PROPERTIES, **SECURITY}, directories=2)
+    """With two log directories, and a controller of its own that is the voter of a dynamic quorum.
+
+    Topics have messages of all formats: `oldest` of magic 0, `old` of magic 1 (from 3.0 on they are of magic 2).
+    """
+    codecs = CODECS if release_of(version) >= (2, 1) else CODECS_BEFORE_2_1
+    data = BrokerData(deletes_records=True, codecs=codecs)
+    node = made_node(tmp_path, 3, {**TEST_PROPERTIES, **PROPERTIES, **security_of(version)}, directories=2)
     before, written = tmp_path / "before.json", tmp_path / "written.json"
+    lines = tmp_path / "lines"
+    lines.write_text("".join(f"key {number}:value {number}\n" for number in range(100)))
     folder = tmp_path / "controller" / "metadata"
     address = f"127.0.0.1:{probe.free_port()}"
     with embedded_zookeeper(tmp_path / "zookeeper") as zookeeper:
         with old_broker(node, version, zookeeper.connect) as bootstrap:
             data.create(bootstrap)
             data.write(bootstrap)
-            set_up_security(bootstrap, tmp_path)
+            at = ("--bootstrap-server", bootstrap)
+            kctl("topics", "create", "oldest", "--set", "message.format.version=0.9.0", "--yes", *at)
+            write_lines(lines, *at, topic="oldest", acks="1")
+            set_up_security(bootstrap, tmp_path, version, zookeeper.connect)
             kctl("migrate", "verify", "--bootstrap-server", bootstrap, "--save", before)
         options = ("--dynamic-quorum",)
         plan = make_plan(tmp_path, [node], zookeeper.connect, [f"100@{address}={folder}"], *options)
@@ -106,7 +118,7 @@ def test_4_serves_several_log_directories_of_each_version_which_continues_afterw
         with new_nodes({folder / "controller.properties": "", node.new_settings: node.bootstrap}):
             data.wait_for_leaders(node.bootstrap)
             found = compared(node.bootstrap, before)
-            assert is_explained(found), found
+            assert is_explained(found, "oldest message.format.version"), found
             data.check(node.bootstrap)
             data.write(node.bootstrap, waits_for_compaction=False)
             change_on_4(node.bootstrap)

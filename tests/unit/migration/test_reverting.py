@@ -12,9 +12,9 @@ import pytest
 
 from kctl.errors import UsageError
 from kctl.migration.converting.conversion import convert, has_started, restore
-from kctl.migration.reverting.going_back import is_interrupted, take_back, write_znodes
+from kctl.migration.reverting.going_back import is_interrupted, take_back, versions_read, write_znodes
 from kctl.migration.reverting.image import Image, replay
-from kctl.migration.reverting.internal_topics import rewrite_directory
+from kctl.migration.reverting.internal_topics import SINCE_0_11, SINCE_2_3, rewrite_directory
 from kctl.migration.reverting.metadata_log import (
     LogEnd,
     MetadataLog,
@@ -230,6 +230,19 @@ def test_values_of_internal_topics_are_those_of_older_brokers_and_all_else_stays
     assert decode_offset_commit_value(records[0].value or b"") == replace(VALUE_4, topic_id=ZERO_UUID)
     assert files.read(OFFSETS_LOG + ".kraft") == original
     assert rewrite_directory(files, "/a") == []
+
+
+def test_values_are_those_of_brokers_before_2_1_if_the_cluster_was_older_than_2_4() -> None:
+    assert versions_read({"/a/meta.properties": b"version=0\nbroker.id=1\n"}) == SINCE_0_11
+    assert versions_read({"/a/meta.properties": b"version=0\nbroker.id=1\ncluster.id=c\n"}) == SINCE_2_3
+    files = _disk_of_4()
+    (rewritten,) = rewrite_directory(files, "/a", SINCE_0_11)
+    assert (rewritten.records, rewritten.removed) == (4, 1)
+    view = memoryview(files.read(OFFSETS_LOG))
+    records = [record for header in iterate_batches(view) for record in iterate_records(view, header)]
+    assert [record.value and version_of(record.value) for record in records] == [1, 1, None, 1]
+    value = decode_offset_commit_value(records[0].value or b"")
+    assert value == replace(VALUE_4, topic_id=ZERO_UUID, leader_epoch=-1)
 
 
 def test_transactions_are_those_of_older_brokers() -> None:
