@@ -51,9 +51,9 @@ class Node(NamedTuple):
 
     def write_settings(self, zookeeper: str) -> None:
         properties = {
+            "listeners": f"PLAINTEXT://{self.bootstrap}",
             **self.properties,
             "broker.id": str(self.number),
-            "listeners": f"PLAINTEXT://{self.bootstrap}",
             "log.dirs": ",".join(map(str, self.log_dirs)),
             "zookeeper.connect": zookeeper,
         }
@@ -142,9 +142,9 @@ def set_up_security(bootstrap: str, folder: Path, version: str = "ours", zookeep
     assert "Completed" in ran.stdout, ran.stdout + ran.stderr
 
 
-def compared(bootstrap: str, saved: Path, status: int = 0) -> dict[tuple[str, str], set[str]]:
+def compared(bootstrap: str, saved: Path, *options: object, status: int = 0) -> dict[tuple[str, str], set[str]]:
     """What 'kctl migrate verify' finds: the names of the items of each subject and status that are not equal."""
-    words = ("migrate", "verify", "--bootstrap-server", bootstrap, "--compare", saved, "--format", "json")
+    words = ("migrate", "verify", "--bootstrap-server", bootstrap, "--compare", saved, "--format", "json", *options)
     found: dict[tuple[str, str], set[str]] = {}
     rows = json.loads(kctl(*words, status=status))
     print(json.dumps([row for row in rows if row["status"] not in {"equal", "new"}], indent=1))  # noqa: T201 - if it fails
