@@ -96,7 +96,7 @@ def older_value(topic: str, record: Record, versions: Versions) -> bytes | bool 
     return record.value
 
 
-def rewrite_segment(topic: str, data: bytes, versions: Versions, rewritten: Rewritten) -> bytes:
+def rewrite_segment(topic: str, data: bytes, rewritten: Rewritten, versions: Versions = SINCE_2_3) -> bytes:
     """Return the segment with older values; the same bytes where nothing is to be changed.  Pure.
 
     Raises CorruptBatch and MalformedRequest.
@@ -140,7 +140,7 @@ def rewrite_directory(files: Files, directory: str, versions: Versions = SINCE_2
                 raise UsageError(f"{path} has more than {SEGMENT_BYTES_MAX} bytes")
             rewritten = Rewritten(path)
             try:
-                data = rewrite_segment(topic, files.read(path), versions, rewritten)
+                data = rewrite_segment(topic, files.read(path), rewritten, versions)
             except (CorruptBatch, MalformedRequest) as error:
                 raise UsageError(f"{path}: {error}; start and stop 4.x once, which repairs the log") from None
             if rewritten.records:
