@@ -22,6 +22,7 @@ from kctl.migration.converting.preconditions import check_room, check_same_state
 from kctl.migration.documents import digest_of_bytes
 from kctl.migration.planning.plan import MigrationPlan, NodePlan, parse_plan
 from kctl.migration.reverting.going_back import is_interrupted, take_back, versions_read, write_znodes
+from kctl.migration.reverting.image import Image, partitions_elsewhere
 from kctl.migration.reverting.metadata_log import check_not_older, parse_log_end, read_metadata_log, unknown_ends
 from kctl.migration.reverting.znode_changes import ZnodeChanges, znode_changes
 from kctl.migration.target.properties import translate_server
@@ -202,6 +203,7 @@ def revert(
             if cluster.cluster_id != planned.cluster_id:
                 raise UsageError(f"the plan is of cluster {planned.cluster_id}, but ZooKeeper has {cluster.cluster_id}")
             changes = znode_changes(log.image, cluster)
+            changes.not_carried += _replicas_elsewhere(log.image, planned)
         status = "to be restored" if dry_run else "restored"
         rows += [
             FileRow(node, f"znode {path}", "to be written" if dry_run else "written") for path, _ in changes.writes
@@ -230,3 +232,20 @@ def revert(
 
 def _controllers(planned: MigrationPlan) -> frozenset[int]:
     return frozenset(number for number, node in planned.nodes.items() if node.metadata_dir is not None)
+
+
+def _replicas_elsewhere(image: Image, planned: MigrationPlan) -> list[str]:
+    """Return what to say of replicas on nodes that were added on 4.x.
+
+    Raises UsageError if a partition has in-sync replicas on such nodes only.
+    """
+    brokers = [number for number, node in planned.nodes.items() if node.directories]
+    lost, others = partitions_elsewhere(image, brokers)
+    if lost:
+        raise UsageError(
+            f"{counted(len(lost), 'partition')} have no in-sync replica on a broker of the plan, such as {lost[0]}: "
+            "start 4.x, and move them to these brokers ('kctl cluster remove-broker ID' for each added one)"
+        )
+    if not others:
+        return []
+    return [f"{counted(len(others), 'partition')} have replicas on brokers that were added on 4.x, such as {others[0]}"]

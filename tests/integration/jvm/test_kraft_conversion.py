@@ -8,10 +8,8 @@ from pathlib import Path
 import pytest
 
 from kctl.config.properties import format_properties
-from kctl.migration.target.snapshot import FILE_NAME, METADATA_FOLDER
 from tests.integration.jvm.broker_data import CODECS, CODECS_BEFORE_2_1, PROPERTIES, BrokerData
 from tests.integration.jvm.conversion import (
-    NEWEST,
     SECURITY,
     change_on_4,
     compared,
@@ -194,30 +192,6 @@ def test_4_serves_what_a_killed_broker_has_left(tmp_path: Path) -> None:
         data.check(node.bootstrap)
         data.write(node.bootstrap, waits_for_compaction=False)
         data.check(node.bootstrap)
-
-
-@pytest.mark.matrix
-def test_tools_of_apache_kafka_read_the_snapshot(tmp_path: Path) -> None:
-    node = made_node(tmp_path, 3, {**TEST_PROPERTIES, **PROPERTIES, **SECURITY})
-    with embedded_zookeeper(tmp_path / "zookeeper") as zookeeper:
-        with old_broker(node, "ours", zookeeper.connect) as bootstrap:
-            kctl("topics", "create", "orders", "--partitions", "7", "--bootstrap-server", bootstrap, "--yes")
-            set_up_security(bootstrap, tmp_path)
-        plan = make_plan(tmp_path, [node], zookeeper.connect, [f"3@127.0.0.1:{probe.free_port()}"])
-        kctl("migrate", "convert", "--plan", plan, "--node", 3, "--yes")
-    snapshot = node.log_dirs[0] / METADATA_FOLDER / FILE_NAME
-    dumped = apache_kafka.run_java_tool(
-        apache_kafka.TOOLS_FOR_NEWEST,
-        "org.apache.kafka.tools.DumpLogSegments",
-        ["--cluster-metadata-decoder", "--files", snapshot],
-    )
-    assert dumped.stdout.count("PARTITION_RECORD") == 7
-    assert "SnapshotHeader" in dumped.stdout
-    assert "SnapshotFooter" in dumped.stdout
-    assert dumped.stderr == ""
-    info = apache_kafka.run_broker_tool(NEWEST, "kafka.tools.StorageTool", ["info", "-c", node.new_settings])
-    assert "Found problem" not in info.stdout, info.stdout
-    assert "node.id=3" in info.stdout
 
 
 @pytest.mark.matrix

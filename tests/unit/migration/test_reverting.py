@@ -13,7 +13,7 @@ import pytest
 from kctl.errors import UsageError
 from kctl.migration.converting.conversion import convert, has_started, restore
 from kctl.migration.reverting.going_back import is_interrupted, take_back, versions_read, write_znodes
-from kctl.migration.reverting.image import Image, replay
+from kctl.migration.reverting.image import Image, partitions_elsewhere, replay
 from kctl.migration.reverting.internal_topics import SINCE_0_11, SINCE_2_3, rewrite_directory
 from kctl.migration.reverting.metadata_log import (
     LogEnd,
@@ -92,6 +92,41 @@ def test_changes_of_partitions_are_carried_with_their_leader_epochs() -> None:
     assert path == paths.partition_state("orders", 0)
     state = znodes.decode_partition_state(path, _by_path(changes)[path], 0)
     assert (state.leader, state.leader_epoch, state.isr) == (2, 8, (2,))
+
+
+def test_an_empty_isr_becomes_the_replicas_that_may_be_elected() -> None:
+    """Before KIP-966 a partition with an empty ISR has no leader again."""
+
+    def carried(*changed: object) -> tuple[tuple[int, ...], int]:
+        changes = _changes(changed)
+        ((path, _),) = changes.writes
+        assert path == paths.partition_state("orders", 0)
+        return znodes.decode_partition_state(path, _by_path(changes)[path], 0).isr, len(changes.not_carried)
+
+    stopped = metadata.PartitionChangeRecord(
+        partition_id=0, topic_id=ORDERS, isr=[], leader=-1, eligible_leader_replicas=[2], last_known_elr=[]
+    )
+    assert carried(stopped) == ((2,), 0)
+    lost = replace(stopped, eligible_leader_replicas=[], last_known_elr=[1])
+    assert carried(lost) == ((1,), 1)
+    back = metadata.PartitionChangeRecord(partition_id=0, topic_id=ORDERS, isr=[1], leader=1)
+    assert carried(stopped, back, metadata.ClearElrRecord(topic_name="orders")) == ((1,), 0)
+
+
+def test_partitions_of_brokers_that_were_added_on_4_are_found() -> None:
+    moved = metadata.PartitionChangeRecord(partition_id=0, topic_id=ORDERS, isr=[3], replicas=[3, 1])
+    grown = metadata.PartitionChangeRecord(partition_id=1, topic_id=ORDERS, isr=[2, 3], replicas=[2, 3])
+    image = replay([*_messages(), moved, grown])
+    assert partitions_elsewhere(image, [1, 2]) == (["orders-0"], ["orders-1"])
+    assert partitions_elsewhere(replay(_messages()), [1, 2]) == ([], [])
+
+
+def test_defaults_of_all_brokers_are_carried_with_a_warning_for_the_oldest() -> None:
+    default = metadata.ConfigRecord(resource_type=4, resource_name="", name="min.insync.replicas", value="1")
+    assert _changes([default]).not_carried == []
+    before_ids = replace(stored(), topics={"old": stored().topics["old"]})
+    changes = znode_changes(replay([*_messages(), default]), before_ids)
+    assert [text for text in changes.not_carried if "Kafka before 1.1" in text]
 
 
 def test_topics_that_4_has_created_and_deleted_are_carried() -> None:
