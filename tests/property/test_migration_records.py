@@ -8,7 +8,7 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kctl.migration.reverting.internal_topics import Rewritten, rewrite_segment
+from kctl.migration.reverting.internal_topics import SINCE_0_11, Rewritten, rewrite_segment
 from kctl.model import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, ZERO_UUID
 from kctl.protocol.codec import encode_versioned, version_of
 from kctl.records.batch import iterate_batches, iterate_records
@@ -81,6 +81,9 @@ def _rewritten(topic: str, records: list[Record], codec: Codec) -> list[Record]:
     segment = build_batch(records, base_offset=5, leader_epoch=7, codec=codec, producer_id=3, producer_epoch=1)
     done = rewrite_segment(topic, segment, Rewritten("x"))
     assert rewrite_segment(topic, done, again := Rewritten("x")) == done
+    assert again.records == 0
+    oldest = rewrite_segment(topic, segment, Rewritten("x"), SINCE_0_11)
+    assert rewrite_segment(topic, oldest, again, SINCE_0_11) == oldest
     assert again.records == 0
     view = memoryview(done)
     (header,) = iterate_batches(view)

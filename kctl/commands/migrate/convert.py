@@ -21,9 +21,12 @@ from kctl.migration.converting.journal import State, read_journal
 from kctl.migration.converting.preconditions import check_room, check_same_state, check_stopped, hold_directories
 from kctl.migration.documents import digest_of_bytes
 from kctl.migration.planning.plan import MigrationPlan, NodePlan, parse_plan
-from kctl.migration.reverting.going_back import read_image, take_back, write_znodes
+from kctl.migration.reverting.going_back import is_interrupted, take_back, versions_read, write_znodes
+from kctl.migration.reverting.image import Image, partitions_elsewhere
+from kctl.migration.reverting.metadata_log import check_not_older, parse_log_end, read_metadata_log, unknown_ends
 from kctl.migration.reverting.znode_changes import ZnodeChanges, znode_changes
 from kctl.migration.target.properties import translate_server
+from kctl.migration.target.snapshot import METADATA_FOLDER
 from kctl.output.quantities import INT32_MAX, counted
 from kctl.storage.files import RealFiles
 from kctl.system.user_files import read_regular, replace_private
@@ -130,6 +133,7 @@ def _new_config(node: NodePlan) -> bytes:
     epilog=examples(
         "kctl migrate revert --plan plan.json --node 1 --dry-run",
         "kctl migrate revert --plan plan.json --node 1 --yes",
+        "kctl migrate revert --plan plan.json --node 1 --metadata-end 2=9:4711 --yes",
         "kctl migrate revert --plan plan.json --node 2 --files-only --yes",
     ),
 )
@@ -145,6 +149,14 @@ def revert(
         bool,
         typer.Option("--files-only", help="After 4.x has run: leave ZooKeeper to the revert of another controller."),
     ] = False,
+    metadata_end: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--metadata-end",
+            metavar="NODE=EPOCH:OFFSET",
+            help="Where the metadata log of another controller ends, as --dry-run there shows it.  Repeatable.",
+        ),
+    ] = None,
     dry_run: DryRun = False,
 ) -> ExitStatus:
     """Take a converted node back to ZooKeeper: its original files are restored.
@@ -154,10 +166,14 @@ def revert(
     that older brokers do not read are rewritten; the segments and the metadata log of 4.x are kept under other names.
     What cannot be carried is shown as 'not carried'.
 
-    Stop all nodes first, and begin with the controller that was active last.  Use --files-only on the others.  It can
-    be interrupted, and run again.  Start the old brokers when all nodes are reverted.
+    Stop all nodes first.  With several controllers, run it with --dry-run on a majority of them: each shows where its
+    metadata log ends.  Begin with the one that ends last, give it the ends of the others, and use --files-only on them.
+    A controller whose metadata log is older, or may be, is refused.
+
+    It can be interrupted, and run again.  Start the old brokers when all nodes are reverted.
     """
     run: Invocation = ctx.obj
+    ends = dict(map(parse_log_end, metadata_end or ()))
     planned = read_plan(plan)
     of_node = conversion.node_of(planned, node)
     files = RealFiles()
@@ -174,12 +190,20 @@ def revert(
         changes = ZnodeChanges()
         connect = zookeeper or planned.zookeeper
         if has_run and of_node.metadata_dir is not None and not files_only:
-            image = read_image(files, of_node.metadata_dir)
+            log = read_metadata_log(files, of_node.metadata_dir)
+            check_not_older(node, log, ends)
+            unknown = unknown_ends(node, log, _controllers(planned), ends)
+            if unknown is not None:
+                if not dry_run:
+                    raise UsageError(unknown)
+                run.console.note(unknown)
+            rows.append(FileRow(node, f"{of_node.metadata_dir}/{METADATA_FOLDER}", f"ends at {log.end}"))
             cluster = read_cluster(run, connect, zk_tls_config_file)
             check_stopped(cluster)
             if cluster.cluster_id != planned.cluster_id:
                 raise UsageError(f"the plan is of cluster {planned.cluster_id}, but ZooKeeper has {cluster.cluster_id}")
-            changes = znode_changes(image, cluster)
+            changes = znode_changes(log.image, cluster)
+            changes.not_carried += _replicas_elsewhere(log.image, planned)
         status = "to be restored" if dry_run else "restored"
         rows += [
             FileRow(node, f"znode {path}", "to be written" if dry_run else "written") for path, _ in changes.writes
@@ -194,8 +218,8 @@ def revert(
             run_on_zookeeper(
                 run, connect, "/", lambda session, _: write_znodes(session, changes), tls_config=zk_tls_config_file
             )
-        if has_run:
-            done = take_back(files, of_node)
+        if has_run or is_interrupted(files, of_node):
+            done = take_back(files, of_node, versions_read(journal.originals))
             rows += [
                 FileRow(node, segment.path, f"{counted(segment.records, 'record')} rewritten")
                 for segment in done.segments
@@ -204,3 +228,24 @@ def revert(
         conversion.restore(files, planned, of_node)
     run.console.show(FileRow, rows)
     return ExitStatus.DONE
+
+
+def _controllers(planned: MigrationPlan) -> frozenset[int]:
+    return frozenset(number for number, node in planned.nodes.items() if node.metadata_dir is not None)
+
+
+def _replicas_elsewhere(image: Image, planned: MigrationPlan) -> list[str]:
+    """Return what to say of replicas on nodes that were added on 4.x.
+
+    Raises UsageError if a partition has in-sync replicas on such nodes only.
+    """
+    brokers = [number for number, node in planned.nodes.items() if node.directories]
+    lost, others = partitions_elsewhere(image, brokers)
+    if lost:
+        raise UsageError(
+            f"{counted(len(lost), 'partition')} have no in-sync replica on a broker of the plan, such as {lost[0]}: "
+            "start 4.x, and move them to these brokers ('kctl cluster remove-broker ID' for each added one)"
+        )
+    if not others:
+        return []
+    return [f"{counted(len(others), 'partition')} have replicas on brokers that were added on 4.x, such as {others[0]}"]

@@ -15,13 +15,14 @@ from uuid import UUID
 from kctl.config.addresses import address_text
 from kctl.config.redaction import HIDDEN
 from kctl.errors import UsageError
+from kctl.migration.planning.controller_security import check_controller_security
 from kctl.migration.planning.plan import MigrationPlan, NodePlan, PlannedDirectory
 from kctl.migration.source.cluster import StoredCluster
 from kctl.migration.source.inventory import NodeInventory
-from kctl.migration.target.properties import translate_server, translate_topic
+from kctl.migration.target.properties import CONTROLLER_LISTENER, PLAINTEXT, translate_server, translate_topic
 from kctl.migration.target.property_table import PROPERTIES, Scope, refusal_of
 from kctl.migration.target.records import Findings, Places, build_records, directory_key, places_of
-from kctl.migration.target.snapshot import CONTROLLER_LISTENER, encode_snapshot, voter
+from kctl.migration.target.snapshot import encode_snapshot, voter
 from kctl.model import parse_uuid, uuid_text
 from kctl.storage.names import META_PROPERTIES, PARTITION_METADATA
 from kctl.storage.state.checkpoints import partition_metadata_text
@@ -88,7 +89,7 @@ class Choices:
     zookeeper: str
     target: str
     is_dynamic: bool = False
-    controller_protocol: str = "PLAINTEXT"
+    controller_protocol: str = PLAINTEXT
 
 
 def make_plan(
@@ -257,7 +258,13 @@ class _NodePlanner:
             topic_id = self._topic_ids.get(tp.topic)
             if topic_id is not None and place.log.topic_id is None:
                 files[f"{place.directory}/{tp}/{PARTITION_METADATA}"] = partition_metadata_text(topic_id).decode()
-        self._check_authorizer(node)
+        check_controller_security(
+            node.node_id,
+            node.properties,
+            protocol=self._choices.controller_protocol,
+            controllers=len(self._choices.controllers),
+            findings=self._findings,
+        )
         _, changes = translate_server(node.properties, settings)
         return NodePlan(
             node_id=node.node_id,
@@ -272,20 +279,6 @@ class _NodePlanner:
             metadata_dir=metadata_dir,
         )
 
-    def _check_authorizer(self, node: NodeInventory) -> None:
-        """Note that brokers could not register: they connect to PLAINTEXT controllers without a name."""
-        properties = node.properties
-        if (
-            "authorizer.class.name" in properties
-            and self._choices.controller_protocol == "PLAINTEXT"
-            and properties.get("allow.everyone.if.no.acl.found", "").strip().lower() != "true"
-            and "User:ANONYMOUS" not in properties.get("super.users", "")
-        ):
-            self._findings.notes.append(
-                f"node {node.node_id}: brokers connect to PLAINTEXT controllers as User:ANONYMOUS, which is not in "
-                "super.users: add it in the new properties, or give --controller-protocol"
-            )
-
     def of_controller(self, spec: ControllerSpec, like: NodeInventory) -> NodePlan:
         """Return the plan of a node that is a controller only; `like` is a broker with the properties to share."""
         settings = self._common(spec.node_id, "controller", like.properties)
@@ -299,7 +292,7 @@ class _NodePlanner:
             self._findings.notes.append(
                 f"controller {spec.node_id}: add delegation.token.secret.key to its properties, as brokers have it"
             )
-        if self._choices.controller_protocol != "PLAINTEXT":
+        if self._choices.controller_protocol != PLAINTEXT:
             self._findings.notes.append(
                 f"controller {spec.node_id}: add the properties of {self._choices.controller_protocol}, such as its "
                 "keystore"

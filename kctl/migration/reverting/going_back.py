@@ -1,61 +1,26 @@
 """Takes a node back to ZooKeeper after Kafka 4 has run on it, and its metadata log into ZooKeeper.
 
 Each step can be interrupted and run again: znodes are compared with the metadata log before they are written, segments
-are rewritten only if they have values that older brokers do not read, and files are renamed one by one.
+are rewritten only if they have values that older brokers do not read, and the metadata log is put aside as a whole.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import posixpath
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
-from kctl.errors import MalformedRequest, NoNodeError, UsageError
-from kctl.limits import Subject, bound
+from kctl.errors import NoNodeError
 from kctl.migration.planning.plan import NodePlan
-from kctl.migration.reverting.image import Image, replay
-from kctl.migration.reverting.internal_topics import Rewritten, rewrite_directory
+from kctl.migration.reverting.internal_topics import SINCE_0_11, SINCE_2_3, Rewritten, Versions, rewrite_directory
 from kctl.migration.reverting.znode_changes import ZnodeChanges
-from kctl.migration.target.snapshot import FILE_NAME, METADATA_FOLDER, read_messages
-from kctl.records.header import CorruptBatch
+from kctl.migration.target.snapshot import METADATA_FOLDER
 from kctl.storage.files import Files
-from kctl.storage.names import LOG_SUFFIX, parse_metadata_snapshot_name, parse_offset_file_name
+from kctl.storage.names import META_PROPERTIES
 from kctl.zookeeper.operations import ZooKeeper, make_path
 
-METADATA_BYTES_MAX = bound(
-    Subject.COMMANDS,
-    "segments of a metadata log that `kctl migrate revert` reads",
-    4 << 30,
-    "bytes",
-    on_excess="the command ends with an error before it changes anything",
-)
-_KEPT = "kctl-reverted."
-
-
-def read_image(files: Files, metadata_dir: str) -> Image:
-    """Return the state of the cluster in the metadata log of a controller.  Raises UsageError and OSError."""
-    folder = f"{metadata_dir}/{METADATA_FOLDER}"
-    try:
-        return replay(_messages(files, folder))
-    except (CorruptBatch, MalformedRequest, KeyError) as error:
-        raise UsageError(
-            f"{folder}: {type(error).__name__}: {error}; start and stop the controller once, or use that of another one"
-        ) from None
-
-
-def _messages(files: Files, folder: str) -> Iterator[Any]:
-    """Yield the messages of the newest snapshot, and of the records after it."""
-    names = [entry.name for entry in files.list(folder)]
-    snapshots = sorted(name for name in names if parse_metadata_snapshot_name(name) is not None)
-    start = 0
-    if snapshots:
-        start, _ = parse_metadata_snapshot_name(snapshots[-1]) or (0, 0)
-        yield from read_messages(files.read(f"{folder}/{snapshots[-1]}"))
-    segments = [name for name in names if (parse_offset_file_name(name) or (0, "", "-"))[1:] == (LOG_SUFFIX, "")]
-    if sum(files.size(f"{folder}/{name}") for name in segments) > METADATA_BYTES_MAX:
-        raise UsageError(f"{folder} has more than {METADATA_BYTES_MAX} bytes")
-    for name in sorted(segments):
-        yield from read_messages(files.read(f"{folder}/{name}"), start=start)
+_ASIDE = f"kctl-reverted.{METADATA_FOLDER}"
+"""A directory while a metadata log is put aside, and then the beginning of the names of its files."""
 
 
 async def write_znodes(zookeeper: ZooKeeper, changes: ZnodeChanges) -> None:
@@ -71,6 +36,12 @@ async def write_znodes(zookeeper: ZooKeeper, changes: ZnodeChanges) -> None:
             await zookeeper.set(path, data)
 
 
+def versions_read(originals: Mapping[str, bytes | None]) -> Versions:
+    """Return what the old brokers read, from their files: since 2.4 meta.properties names the cluster (KAFKA-7335)."""
+    meta = [data or b"" for path, data in originals.items() if posixpath.basename(path) == META_PROPERTIES]
+    return SINCE_2_3 if any(b"cluster.id=" in data for data in meta) else SINCE_0_11
+
+
 @dataclass(slots=True)
 class NodeReverted:
     """What was changed in the directories of a node."""
@@ -80,23 +51,42 @@ class NodeReverted:
     """Files of the metadata log, with the names under which they are kept."""
 
 
-def take_back(files: Files, node: NodePlan) -> NodeReverted:
+def take_back(files: Files, node: NodePlan, versions: Versions = SINCE_2_3) -> NodeReverted:
     """Rewrite the internal topics of a node, and put its metadata log aside.  Raises UsageError and OSError.
 
     Its original files are restored after that, see kctl.migration.converting.conversion.restore.
     """
     done = NodeReverted()
     for directory in node.directories:
-        done.segments += rewrite_directory(files, directory.path)
+        done.segments += rewrite_directory(files, directory.path, versions)
     for home in node.homes:
-        folder = f"{home}/{METADATA_FOLDER}"
-        for entry in files.list(folder) if files.exists(folder) else ():
-            if entry.is_directory or entry.name == FILE_NAME:
-                continue
-            # Flat, because a broker would take another directory for a log.
-            kept = f"{home}/{_KEPT}{METADATA_FOLDER}.{entry.name}"
-            files.rename(f"{folder}/{entry.name}", kept)
-            done.kept.append(kept)
-        if files.exists(folder) and not files.list(folder):
-            files.remove_tree(folder)
+        folder, aside = f"{home}/{METADATA_FOLDER}", f"{home}/{_ASIDE}"
+        if files.exists(folder) and not files.exists(aside):
+            # In one step: a part of a metadata log would be an older state.
+            files.rename(folder, aside)
+            files.sync_directory(home)
+        done.kept += _flatten(files, home, aside)
     return done
+
+
+def is_interrupted(files: Files, node: NodePlan) -> bool:
+    """Return whether a metadata log was put aside, by a revert that was interrupted."""
+    return any(files.exists(f"{home}/{_ASIDE}") for home in node.homes)
+
+
+def _flatten(files: Files, home: str, aside: str) -> list[str]:
+    """Move the files out of the directory, which a broker would take for a log; return where they are."""
+    kept = []
+    for entry in files.list(aside) if files.exists(aside) else ():
+        if entry.is_directory:
+            continue
+        path, number = f"{aside}.{entry.name}", 0
+        while files.exists(path):  # of an earlier way back
+            number += 1
+            path = f"{aside}.{entry.name}.{number}"
+        files.rename(f"{aside}/{entry.name}", path)
+        kept.append(path)
+    if files.exists(aside) and not files.list(aside):
+        files.remove_tree(aside)
+        files.sync_directory(home)
+    return kept

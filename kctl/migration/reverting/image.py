@@ -5,7 +5,7 @@ Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -39,10 +39,22 @@ class ImagePartition:
     leader: int
     leader_epoch: int
     partition_epoch: int
+    elr: list[int] = field(default_factory=list)
+    """Eligible leader replicas: they have all committed records, and are not in the ISR any more (KIP-966)."""
+    last_known: list[int] = field(default_factory=list)
+    """The last leader, if there is neither an ISR nor an eligible leader replica."""
+
+    @property
+    def in_sync(self) -> list[int]:
+        """The ISR for brokers before KIP-966, where it was never empty and only its members are elected.
+
+        With eligible leader replicas the last member leaves the ISR when its broker is stopped.
+        """
+        return self.isr or self.elr or self.last_known
 
     def state(self, controller_epoch: int) -> LeaderAndIsr:
         """Return its state as in a znode."""
-        return LeaderAndIsr(self.leader, self.leader_epoch, tuple(self.isr), controller_epoch, 0)
+        return LeaderAndIsr(self.leader, self.leader_epoch, tuple(self.in_sync), controller_epoch, 0)
 
 
 @dataclass(slots=True)
@@ -67,6 +79,18 @@ class Image:
     tokens: dict[str, TokenZnode] = field(default_factory=dict)
     features: dict[str, int] = field(default_factory=dict)
     next_producer_id: int = 0
+
+
+def partitions_elsewhere(image: Image, brokers: Collection[int]) -> tuple[list[str], list[str]]:
+    """Return the partitions without an in-sync replica on the brokers, and the others with a replica elsewhere."""
+    lost, others = [], []
+    for topic in sorted(image.topics.values(), key=lambda topic: topic.name):
+        for number, partition in sorted(topic.partitions.items()):
+            if not any(replica in brokers for replica in partition.in_sync):
+                lost.append(f"{topic.name}-{number}")
+            elif any(replica not in brokers for replica in partition.replicas):
+                others.append(f"{topic.name}-{number}")
+    return lost, others
 
 
 def replay(messages: Iterable[Any]) -> Image:
@@ -107,9 +131,16 @@ def _apply(image: Image, message: Any) -> None:
                 message.leader,
                 message.leader_epoch,
                 message.partition_epoch,
+                message.eligible_leader_replicas or [],
+                message.last_known_elr or [],
             )
         case records.PartitionChangeRecord():
             _change(image.topics[message.topic_id].partitions[message.partition_id], message)
+        case records.ClearElrRecord():
+            for topic in image.topics.values():
+                if message.topic_name in {"", topic.name}:
+                    for partition in topic.partitions.values():
+                        partition.elr, partition.last_known = [], []
         case records.ConfigRecord():
             config = image.configs.setdefault((message.resource_type, message.resource_name), {})
             if message.value is None:
@@ -136,6 +167,10 @@ def _change(partition: ImagePartition, change: records.PartitionChangeRecord) ->
         partition.adding = change.adding_replicas
     if change.removing_replicas is not None:
         partition.removing = change.removing_replicas
+    if change.eligible_leader_replicas is not None:
+        partition.elr = change.eligible_leader_replicas
+    if change.last_known_elr is not None:
+        partition.last_known = change.last_known_elr
     if change.leader != _UNCHANGED:
         partition.leader = change.leader
         partition.leader_epoch += 1

@@ -1,8 +1,9 @@
 """Values of internal topics that only Kafka 4 reads become those that older brokers read.
 
-Groups and offsets: version 4 becomes 3, without the topic id.  Transactions: version 1 becomes 0.  Records of groups of
-the newer protocols (consumer, share, streams) are removed, because brokers before 3.5 fail on them (KIP-915).  Offsets,
-timestamps and producers stay, and so does every other byte.
+Groups and offsets: version 4 becomes 3, without the topic id, or 1 for brokers before 2.1, without the leader epoch
+and the instance ids of static members.  Transactions: version 1 becomes 0.  Records of groups of the newer protocols
+(consumer, share, streams) are removed, because brokers before 3.5 fail on them (KIP-915).  Offsets, timestamps and
+producers stay, and so does every other byte.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from kctl.errors import MalformedRequest, UsageError
 from kctl.limits import Subject, bound
@@ -50,6 +52,18 @@ _KEPT_SUFFIX, _NEW_SUFFIX = ".kraft", ".reverted"
 """Of a segment of Kafka 4, and of one that is not complete.  Brokers ignore both."""
 
 
+class Versions(NamedTuple):
+    """The newest versions of values that a broker reads."""
+
+    offset_commit: int
+    group_metadata: int
+
+
+SINCE_2_3 = Versions(OFFSET_COMMIT_VALUE_VERSION, GROUP_METADATA_VALUE_VERSION)
+SINCE_0_11 = Versions(1, 1)
+"""Later ones are of 2.1 (KIP-211, KIP-320) and 2.3 (KIP-345); a broker that finds one does not load the group."""
+
+
 @dataclass(slots=True)
 class Rewritten:
     """What was changed in a segment."""
@@ -59,7 +73,7 @@ class Rewritten:
     removed: int = 0
 
 
-def older_value(topic: str, record: Record) -> bytes | bool | None:
+def older_value(topic: str, record: Record, versions: Versions) -> bytes | bool | None:
     """Return the value for older brokers, False for a record that they cannot read.  Pure.
 
     Raises MalformedRequest for a value that does not decode.
@@ -72,17 +86,17 @@ def older_value(topic: str, record: Record) -> bytes | bool | None:
         if version > TRANSACTION_LOG_VERSION:
             return encode_transaction_value(decode_transaction_value(record.value))
     elif kind in _OFFSET_KEYS:
-        if version > OFFSET_COMMIT_VALUE_VERSION:
-            return encode_offset_commit_value(decode_offset_commit_value(record.value))
+        if version > versions.offset_commit:
+            return encode_offset_commit_value(decode_offset_commit_value(record.value), versions.offset_commit)
     elif kind == _GROUP_KEY:
-        if version > GROUP_METADATA_VALUE_VERSION:
-            return encode_group_metadata_value(decode_group_metadata_value(record.value))
+        if version > versions.group_metadata:
+            return encode_group_metadata_value(decode_group_metadata_value(record.value), versions.group_metadata)
     else:
         return False
     return record.value
 
 
-def rewrite_segment(topic: str, data: bytes, rewritten: Rewritten) -> bytes:
+def rewrite_segment(topic: str, data: bytes, rewritten: Rewritten, versions: Versions = SINCE_2_3) -> bytes:
     """Return the segment with older values; the same bytes where nothing is to be changed.  Pure.
 
     Raises CorruptBatch and MalformedRequest.
@@ -99,7 +113,7 @@ def rewrite_segment(topic: str, data: bytes, rewritten: Rewritten) -> bytes:
         kept: list[Record] = []
         count = 0
         for record in iterate_records(view, header):
-            value = older_value(topic, record)
+            value = older_value(topic, record, versions)
             if value is False:
                 rewritten.removed += 1
                 count += 1
@@ -112,7 +126,7 @@ def rewrite_segment(topic: str, data: bytes, rewritten: Rewritten) -> bytes:
     return b"".join(parts)
 
 
-def rewrite_directory(files: Files, directory: str) -> list[Rewritten]:
+def rewrite_directory(files: Files, directory: str, versions: Versions = SINCE_2_3) -> list[Rewritten]:
     """Rewrite the segments of internal topics in a log directory; return those that were changed.
 
     The segments of Kafka 4 are kept with the suffix .kraft.  It can be interrupted and run again.  Raises UsageError
@@ -126,7 +140,7 @@ def rewrite_directory(files: Files, directory: str) -> list[Rewritten]:
                 raise UsageError(f"{path} has more than {SEGMENT_BYTES_MAX} bytes")
             rewritten = Rewritten(path)
             try:
-                data = rewrite_segment(topic, files.read(path), rewritten)
+                data = rewrite_segment(topic, files.read(path), rewritten, versions)
             except (CorruptBatch, MalformedRequest) as error:
                 raise UsageError(f"{path}: {error}; start and stop 4.x once, which repairs the log") from None
             if rewritten.records:

@@ -106,6 +106,10 @@ class _Comparison:
         if stored is None or _lists(stored.assignment) != _lists(assignment):
             self._write(path, encode_topic(assignment))
         for number, partition in partitions:
+            if not partition.isr and not partition.elr:
+                self._lose(
+                    f"{topic.name}-{number}: no replica is known to have all records; the last leader is elected"
+                )
             state = partition.state(self._controller_epoch)
             old = None if stored is None else stored.states.get(number)
             if old is None or old.leader_epoch < state.leader_epoch or old.isr != state.isr:
@@ -133,6 +137,9 @@ class _Comparison:
             carried, _ = translate_dynamic(before)
             if carried != config:
                 self._write(paths.broker_config(broker), encode_config(_with_changes(before, carried, config)))
+            if broker is None and config and not before and not self._has_ids:
+                path = paths.broker_config(None)
+                self._lose(f"defaults of all brokers: Kafka before 1.1 does not start with {path}; there, delete it")
 
     def _clients(self) -> None:
         """Quotas and SCRAM credentials are properties of the same znodes."""

@@ -16,6 +16,9 @@ TOPIC_PROPERTIES = frozenset(
 )
 """All of Kafka 4.  A topic with another one cannot be altered any more."""
 
+CONTROLLER_LISTENER = "CONTROLLER"
+PLAINTEXT = "PLAINTEXT"
+_CONTROLLER_PREFIX = f"listener.name.{CONTROLLER_LISTENER.lower()}."
 _DIFFERENCE = "message.timestamp.difference.max.ms"
 _DIFFERENCE_NOW = ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms")
 
@@ -92,7 +95,42 @@ def translate_server(properties: Mapping[str, str], settings: Mapping[str, str])
             changes.append(Change(name, f"raised to {SEGMENT_BYTES_MIN} (KIP-1030)"))
         else:
             carried[name] = value
+    for copy, original in controller_listener_properties(properties, settings).items():
+        carried[copy] = properties[original]
+        changes.append(Change(copy, f"added, with the value of {original}"))
     return carried | dict(settings), changes
+
+
+def controller_listener_properties(properties: Mapping[str, str], settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties that a secured listener of controllers needs, with those of the listener between brokers.
+
+    Brokers connect to controllers as to each other: with the key stores and logins of that listener, where it has its
+    own.  Properties without the prefix of a listener hold for both.
+    """
+    protocols = _protocols(settings)
+    if protocols.get(CONTROLLER_LISTENER, PLAINTEXT) == PLAINTEXT:
+        return {}
+    prefix = f"listener.name.{inter_broker_listener(properties).lower()}."
+    names = {name: f"{_CONTROLLER_PREFIX}{name.removeprefix(prefix)}" for name in properties if name.startswith(prefix)}
+    return {copy: name for name, copy in names.items() if copy not in properties}
+
+
+def inter_broker_listener(properties: Mapping[str, str]) -> str:
+    """Return the name of the listener between brokers; without inter.broker.listener.name it is that of a protocol."""
+    return properties.get("inter.broker.listener.name", "").strip() or inter_broker_protocol(properties)
+
+
+def inter_broker_protocol(properties: Mapping[str, str]) -> str:
+    """Return the security protocol between brokers."""
+    name = properties.get("inter.broker.listener.name", "").strip()
+    if name:
+        return _protocols(properties).get(name, name)
+    return properties.get("security.inter.broker.protocol", "").strip() or PLAINTEXT
+
+
+def _protocols(properties: Mapping[str, str]) -> dict[str, str]:
+    pairs = (part.partition(":") for part in properties.get("listener.security.protocol.map", "").split(","))
+    return {name.strip(): protocol.strip() for name, _, protocol in pairs if name.strip()}
 
 
 def _removal(name: str) -> str | None:

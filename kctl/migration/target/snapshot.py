@@ -11,6 +11,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from kctl.migration.target.properties import CONTROLLER_LISTENER
 from kctl.protocol.codec import encode_bytes
 from kctl.records.batch import iterate_batches, iterate_records
 from kctl.records.build import build_batch
@@ -32,7 +33,6 @@ OFFSET, EPOCH = 1, 1
 """The snapshot contains all records before this offset, of epochs up to this one."""
 FILE_NAME = f"{OFFSET:020d}-{EPOCH:010d}.checkpoint"
 METADATA_FOLDER = "__cluster_metadata-0"
-CONTROLLER_LISTENER = "CONTROLLER"
 
 _RECORDS_PER_BATCH = 500
 _KEY = struct.Struct(">hh")

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -35,6 +35,8 @@ from tests.integration.transactions.writing import TIMEOUT_S, producer, transact
 from tests.peers.probe import address, wait_until
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+CODECS_BEFORE_2_1 = ("none", "gzip", "snappy", "lz4", "none")
+"""Without zstd (KIP-110)."""
 MANY = 30
 KEYS = 10
 UPDATES = 300
@@ -68,9 +70,10 @@ TopicPartitionName = tuple[str, int]
 class BrokerData:
     """The records written so far; `write` adds some of each kind, `check` verifies all of them."""
 
-    def __init__(self, *, deletes_records: bool) -> None:
+    def __init__(self, *, deletes_records: bool, codecs: Sequence[str] = CODECS) -> None:
         """Deleted records may reappear after a kill: brokers write log start offsets periodically."""
         self._deletes_records = deletes_records
+        self._codecs = codecs
         self._rounds = 0
         self._entries: dict[TopicPartitionName, list[Entry]] = defaultdict(list)
         self._latest: dict[bytes | None, bytes | None] = {}
@@ -138,7 +141,7 @@ class BrokerData:
     # Plain records
 
     def _write_codecs(self, bootstrap: str) -> None:
-        for partition, codec in enumerate(CODECS):
+        for partition, codec in enumerate(self._codecs):
             records = [
                 (partition, None if number % 50 == 0 else b"key %d" % number, _value(number)) for number in range(300)
             ]

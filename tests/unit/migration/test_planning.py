@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 
 from kctl.errors import UsageError
+from kctl.migration.planning.controller_security import check_controller_security
 from kctl.migration.planning.making import Choices, ControllerSpec, check_choices
 from kctl.migration.planning.plan import MigrationPlan, parse_plan, plan_text
 from kctl.migration.source.cluster import Znode
 from kctl.migration.source.inventory import inventory_document, parse_inventory, take_inventory
 from kctl.migration.target.properties import translate_server, translate_topic
+from kctl.migration.target.records import Findings
 from kctl.migration.target.snapshot import read_messages
 from kctl.model import ZERO_UUID, parse_uuid
 from kctl.output.documents import parse_json
@@ -243,15 +245,67 @@ def test_a_problem_is_named(row: str) -> None:
     assert "hunter2" not in str(findings)
 
 
-def test_brokers_that_controllers_would_not_authorize_are_noted() -> None:
-    def notes(**properties: str) -> list[str]:
-        nodes = inventories(disk())
-        more = {"authorizer.class.name": "x"} | {name.replace("_", "."): value for name, value in properties.items()}
-        nodes[1] = replace(nodes[1], properties={**nodes[1].properties, **more})
-        return [note for note in planned(disk(), nodes=nodes)[1].notes if "User:ANONYMOUS" in note]
+SCRAM_BETWEEN_BROKERS = {
+    "authorizer.class.name": "x",
+    "super.users": "User:admin",
+    "inter.broker.listener.name": "INTERNAL",
+    "listener.security.protocol.map": "INTERNAL:SASL_SSL,EXTERNAL:SASL_SSL",
+    "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-512",
+    "listener.name.internal.ssl.keystore.location": "/k",
+}
 
-    assert len(notes()) == 1
-    assert notes(super_users="User:admin;User:ANONYMOUS") == []
+
+@for_rows(
+    "case, properties, protocol, controllers, expected",
+    [
+        ("with an authorizer", {"authorizer.class.name": "x"}, "PLAINTEXT", 1, ["controllers as User:ANONYMOUS"]),
+        ("as a super user",
+            {"authorizer.class.name": "x", "super.users": "User:admin;User:ANONYMOUS"}, "PLAINTEXT", 1, [],
+        ),
+        ("the same login", SCRAM_BETWEEN_BROKERS, "SASL_SSL", 1, []),
+        ("several by SCRAM", SCRAM_BETWEEN_BROKERS, "SASL_SSL", 3, ["give --controller-protocol SSL"]),
+        ("certificates",
+            {**SCRAM_BETWEEN_BROKERS, "ssl.client.auth": "required"}, "SSL", 3, ["with other names than"],
+        ),
+        ("no certificates", SCRAM_BETWEEN_BROKERS, "SSL", 1, ["SSL controllers as User:ANONYMOUS"]),
+        ("less secure than brokers",
+            SCRAM_BETWEEN_BROKERS, "PLAINTEXT", 1, ["give --controller-protocol", "User:ANONYMOUS"],
+        ),
+        ("no key store", {}, "SSL", 1, ["has no key store"]),
+        ("no login", {}, "SASL_PLAINTEXT", 1, ["do not log in to each other"]),
+    ],
+)  # fmt: skip
+def test_security_of_controllers_is_judged_by_that_between_brokers(
+    case: str, properties: dict[str, str], protocol: str, controllers: int, expected: list[str]
+) -> None:
+    findings = Findings()
+    check_controller_security(1, properties, protocol=protocol, controllers=controllers, findings=findings)
+    texts = findings.problems + findings.notes
+    assert len(texts) == len(expected), (case, texts)
+    for text, part in zip(texts, expected, strict=True):
+        assert part in text
+
+
+def test_a_secured_listener_of_controllers_has_the_properties_of_the_listener_between_brokers() -> None:
+    old = {
+        "listener.security.protocol.map": "INTERNAL:SASL_SSL",
+        "inter.broker.listener.name": "INTERNAL",
+        "listener.name.internal.ssl.keystore.location": "/internal",
+        "listener.name.internal.scram-sha-512.sasl.jaas.config": "hunter2",
+        "listener.name.internal.ssl.client.auth": "required",
+        "listener.name.controller.ssl.client.auth": "none",
+        "listener.name.external.ssl.keystore.location": "/external",
+    }
+    for protocol, copies in (("SASL_SSL", 2), ("PLAINTEXT", 0)):
+        settings = {"listener.security.protocol.map": f"INTERNAL:SASL_SSL,CONTROLLER:{protocol}"}
+        carried, changes = translate_server(old, settings)
+        added = carried.keys() - old.keys()
+        assert len(added) == len(changes) == copies
+        assert "hunter2" not in str(changes)
+        assert carried["listener.name.controller.ssl.client.auth"] == "none"
+        if copies:
+            assert carried["listener.name.controller.ssl.keystore.location"] == "/internal"
+            assert carried["listener.name.controller.scram-sha-512.sasl.jaas.config"] == "hunter2"
 
 
 def test_two_logs_of_one_partition_are_a_problem() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -9,16 +10,25 @@ from uuid import UUID
 
 import pytest
 
-from kctl.migration.converting.conversion import convert, restore
-from kctl.migration.reverting.going_back import read_image, take_back, write_znodes
-from kctl.migration.reverting.image import Image, replay
-from kctl.migration.reverting.internal_topics import rewrite_directory
+from kctl.errors import UsageError
+from kctl.migration.converting.conversion import convert, has_started, restore
+from kctl.migration.reverting.going_back import is_interrupted, take_back, versions_read, write_znodes
+from kctl.migration.reverting.image import Image, partitions_elsewhere, replay
+from kctl.migration.reverting.internal_topics import SINCE_0_11, SINCE_2_3, rewrite_directory
+from kctl.migration.reverting.metadata_log import (
+    LogEnd,
+    MetadataLog,
+    check_not_older,
+    parse_log_end,
+    read_metadata_log,
+    unknown_ends,
+)
 from kctl.migration.reverting.znode_changes import ZnodeChanges, znode_changes
 from kctl.migration.source.cluster import StoredCluster, Znode, parse_cluster
 from kctl.migration.source.reading import read_znodes
 from kctl.migration.target.snapshot import METADATA_FOLDER, read_messages
 from kctl.model import ZERO_UUID
-from kctl.protocol.codec import encode_versioned, version_of
+from kctl.protocol.codec import encode_bytes, encode_versioned, version_of
 from kctl.records.batch import iterate_batches, iterate_records
 from kctl.records.build import build_batch
 from kctl.records.header import Record
@@ -82,6 +92,41 @@ def test_changes_of_partitions_are_carried_with_their_leader_epochs() -> None:
     assert path == paths.partition_state("orders", 0)
     state = znodes.decode_partition_state(path, _by_path(changes)[path], 0)
     assert (state.leader, state.leader_epoch, state.isr) == (2, 8, (2,))
+
+
+def test_an_empty_isr_becomes_the_replicas_that_may_be_elected() -> None:
+    """Before KIP-966 a partition with an empty ISR has no leader again."""
+
+    def carried(*changed: object) -> tuple[tuple[int, ...], int]:
+        changes = _changes(changed)
+        ((path, _),) = changes.writes
+        assert path == paths.partition_state("orders", 0)
+        return znodes.decode_partition_state(path, _by_path(changes)[path], 0).isr, len(changes.not_carried)
+
+    stopped = metadata.PartitionChangeRecord(
+        partition_id=0, topic_id=ORDERS, isr=[], leader=-1, eligible_leader_replicas=[2], last_known_elr=[]
+    )
+    assert carried(stopped) == ((2,), 0)
+    lost = replace(stopped, eligible_leader_replicas=[], last_known_elr=[1])
+    assert carried(lost) == ((1,), 1)
+    back = metadata.PartitionChangeRecord(partition_id=0, topic_id=ORDERS, isr=[1], leader=1)
+    assert carried(stopped, back, metadata.ClearElrRecord(topic_name="orders")) == ((1,), 0)
+
+
+def test_partitions_of_brokers_that_were_added_on_4_are_found() -> None:
+    moved = metadata.PartitionChangeRecord(partition_id=0, topic_id=ORDERS, isr=[3], replicas=[3, 1])
+    grown = metadata.PartitionChangeRecord(partition_id=1, topic_id=ORDERS, isr=[2, 3], replicas=[2, 3])
+    image = replay([*_messages(), moved, grown])
+    assert partitions_elsewhere(image, [1, 2]) == (["orders-0"], ["orders-1"])
+    assert partitions_elsewhere(replay(_messages()), [1, 2]) == ([], [])
+
+
+def test_defaults_of_all_brokers_are_carried_with_a_warning_for_the_oldest() -> None:
+    default = metadata.ConfigRecord(resource_type=4, resource_name="", name="min.insync.replicas", value="1")
+    assert _changes([default]).not_carried == []
+    before_ids = replace(stored(), topics={"old": stored().topics["old"]})
+    changes = znode_changes(replay([*_messages(), default]), before_ids)
+    assert [text for text in changes.not_carried if "Kafka before 1.1" in text]
 
 
 def test_topics_that_4_has_created_and_deleted_are_carried() -> None:
@@ -222,6 +267,19 @@ def test_values_of_internal_topics_are_those_of_older_brokers_and_all_else_stays
     assert rewrite_directory(files, "/a") == []
 
 
+def test_values_are_those_of_brokers_before_2_1_if_the_cluster_was_older_than_2_4() -> None:
+    assert versions_read({"/a/meta.properties": b"version=0\nbroker.id=1\n"}) == SINCE_0_11
+    assert versions_read({"/a/meta.properties": b"version=0\nbroker.id=1\ncluster.id=c\n"}) == SINCE_2_3
+    files = _disk_of_4()
+    (rewritten,) = rewrite_directory(files, "/a", SINCE_0_11)
+    assert (rewritten.records, rewritten.removed) == (4, 1)
+    view = memoryview(files.read(OFFSETS_LOG))
+    records = [record for header in iterate_batches(view) for record in iterate_records(view, header)]
+    assert [record.value and version_of(record.value) for record in records] == [1, 1, None, 1]
+    value = decode_offset_commit_value(records[0].value or b"")
+    assert value == replace(VALUE_4, topic_id=ZERO_UUID, leader_epoch=-1)
+
+
 def test_transactions_are_those_of_older_brokers() -> None:
     files = disk({1: {"/a": ["__transaction_state-0"]}})
     value = TransactionLogValue(
@@ -238,40 +296,104 @@ def test_transactions_are_those_of_older_brokers() -> None:
     assert version_of(rewritten.value or b"") == 0
 
 
+def _node_of_4() -> tuple[SimFiles, Any]:
+    """A node that 4.x has run on: a change of a property is in its metadata log, of epoch 3."""
+    files = _disk_of_4()
+    plan, _ = planned(files)
+    convert(files, plan, plan.nodes[1])
+    folder = f"/a/{METADATA_FOLDER}"
+    change = metadata.ConfigRecord(resource_type=2, resource_name="orders", name="retention.ms", value="9")
+    record = Record(0, 1, None, encode_cluster_metadata(change, 0))
+    voters = [metadata.LeaderChangeVoter(voter_id=number) for number in (1, 2, 3)]
+    elected = metadata.LeaderChangeMessage(version=0, leader_id=1, voters=voters, granting_voters=[])
+    control = Record(0, 1, struct.pack(">hh", 0, 2), encode_bytes(elected, 0))
+    batches = build_batch([control], base_offset=1, leader_epoch=3, is_control=True)
+    batches += build_batch([record], base_offset=2, leader_epoch=3)
+    files.write_atomically(f"{folder}/{1:020d}.log", batches)
+    files.write_atomically(f"{folder}/quorum-state", b"{}")
+    return files, plan
+
+
+def test_a_metadata_log_has_its_state_its_end_and_the_voters() -> None:
+    files, _ = _node_of_4()
+    log = read_metadata_log(files, "/a")
+    assert log.image.configs[2, "orders"]["retention.ms"] == "9"
+    assert log.end == LogEnd(3, 3)
+    assert log.voters == {1, 2, 3}
+    segment = f"/a/{METADATA_FOLDER}/{1:020d}.log"
+    data = files.read(segment)
+    files.write_atomically(segment, data[:-1] + bytes([data[-1] ^ 1]))
+    with pytest.raises(UsageError, match="wrong checksum"):
+        read_metadata_log(files, "/a")
+
+
+def test_a_metadata_log_is_carried_only_if_it_has_all_that_was_committed() -> None:
+    controllers = frozenset({1, 2, 3})
+    log = MetadataLog(Image(), LogEnd(5, 700), frozenset())
+
+    def refusal(ends: dict[int, LogEnd], log: MetadataLog = log) -> str:
+        try:
+            check_not_older(1, log, ends)
+            return unknown_ends(1, log, controllers, ends) or ""
+        except UsageError as error:
+            return str(error)
+
+    assert "on 1 more of 2, 3, and give what it shows: --metadata-end" in refusal({})
+    assert refusal({2: LogEnd(5, 700)}) == ""
+    assert refusal({3: LogEnd(4, 900)}) == ""
+    assert "controller 3 ends at 5:701" in refusal({2: LogEnd(5, 700), 3: LogEnd(5, 701)})
+    assert "carry that of 2 with --node 2" in refusal({2: LogEnd(6, 1)})
+    assert "node 4 is no voter" in refusal({4: LogEnd(1, 1)})
+    # The quorum has changed on 4.x.
+    assert refusal({}, MetadataLog(Image(), LogEnd(5, 700), frozenset({1}))) == ""
+    five = MetadataLog(Image(), LogEnd(5, 700), frozenset({1, 2, 3, 4, 5}))
+    assert "on 1 more of 3, 4, 5" in refusal({2: LogEnd(5, 1)}, five)
+
+
+def test_an_end_is_read_as_it_is_shown() -> None:
+    assert parse_log_end(f"2={LogEnd(9, 4711)}") == (2, LogEnd(9, 4711))
+    for text in ("2=9", "2", "2=9:", "-1=2:3", "1=2:3x", "1=2:-3"):
+        with pytest.raises(UsageError, match="NODE=EPOCH:OFFSET"):
+            parse_log_end(text)
+
+
 def test_a_node_is_taken_back_after_an_interruption_at_each_operation() -> None:
-    def prepare() -> tuple[SimFiles, Any]:
-        files = _disk_of_4()
-        plan, _ = planned(files)
-        convert(files, plan, plan.nodes[1])
-        folder = f"/a/{METADATA_FOLDER}"
-        change = metadata.ConfigRecord(resource_type=2, resource_name="orders", name="retention.ms", value="9")
-        record = Record(0, 1, None, encode_cluster_metadata(change, 0))
-        files.write_atomically(f"{folder}/{1:020d}.log", build_batch([record], base_offset=1))
-        files.write_atomically(f"{folder}/quorum-state", b"{}")
-        return files, plan
+    """A part of a metadata log is never carried."""
 
     def run(files: SimFiles, plan: Any) -> None:
-        take_back(files, plan.nodes[1])
-        restore(files, plan, plan.nodes[1])
+        node = plan.nodes[1]
+        has_run = has_started(files, plan, node)
+        if has_run:
+            assert read_metadata_log(files, "/a").image.configs[2, "orders"]["retention.ms"] == "9"
+        if has_run or is_interrupted(files, node):
+            take_back(files, node)
+        restore(files, plan, node)
 
-    files, plan = prepare()
-    assert read_image(files, "/a").configs[2, "orders"]["retention.ms"] == "9"
+    files, plan = _node_of_4()
     start = files.operations
     run(files, plan)
     count = files.operations - start
     expected = contents(files)
     assert expected["/a/kctl-reverted.__cluster_metadata-0.quorum-state"] == b"{}"
-    assert f"/a/{METADATA_FOLDER}" not in {path.rpartition("/")[0] for path in expected}
+    assert not {path for path in expected if METADATA_FOLDER + "/" in path}
     assert expected["/a/meta.properties"] == contents(_disk_of_4())["/a/meta.properties"]
     for number in range(1, count + 1):
-        files, plan = prepare()
+        files, plan = _node_of_4()
         files.fail_at(number)
-        with pytest.raises(OSError):
+        with pytest.raises((OSError, UsageError)):
             run(files, plan)
         files.kill()
         run(files, plan)
         after = {path: data for path, data in contents(files).items() if not path.endswith((".tmp", ".reverted"))}
         assert after == expected, number
+
+
+def test_the_metadata_log_of_an_earlier_way_back_is_kept() -> None:
+    files, plan = _node_of_4()
+    kept = "/a/kctl-reverted.__cluster_metadata-0.quorum-state"
+    files.write_atomically(kept, b"earlier")
+    take_back(files, plan.nodes[1])
+    assert (files.read(kept), files.read(f"{kept}.1")) == (b"earlier", b"{}")
 
 
 def test_an_image_has_what_the_snapshot_has() -> None:
