@@ -52,9 +52,9 @@ class BrokerFailed(RuntimeError):
 class BrokerOptions(TypedDict, total=False):
     """The keyword arguments of brokers."""
 
-    port: int
+    port: int | None
     """The port of the first listener; 0, the default, is a free one."""
-    security: str
+    security: str | None
     """The security of a listener, which is beside one without: see docs/testing/security.md."""
     plaintext: bool
     """With `security`: False for a broker that has no listener without it."""
@@ -66,10 +66,13 @@ class BrokerOptions(TypedDict, total=False):
     """A schema registry at `schema_registry_url`."""
     control: bool
     """The methods of BrokerFaults can be used."""
-    max_replication_factor: int
+    max_replication_factor: int | None
     """Topics that clients create with more replicas get so many; includes `control`."""
     warm: WarmProcess | None
     """The process from which that of the broker is forked."""
+
+
+_OPTIONS = tuple(BrokerOptions.__annotations__)
 
 
 class BrokerProcess(BrokerFaults, ClientSettings, BrokerState):
@@ -83,20 +86,24 @@ class BrokerProcess(BrokerFaults, ClientSettings, BrokerState):
     ) -> None:
         """`properties` are Kafka properties by name; port 0 selects a free port, also in `listeners`.
 
-        Raises ValueError for options that contradict each other.
+        Raises TypeError for an unknown option, and ValueError for options that contradict each other.
         """
+        if unknown := options.keys() - set(_OPTIONS):
+            raise TypeError(f"{min(unknown)} is not an argument of brokers; they are {', '.join(_OPTIONS)}")
         self.data_dir = data_dir
         self.properties = {**TEST_PROPERTIES, **(properties or {})}
         security, unsigned_tokens = options.get("security"), options.get("unsigned_tokens", False)
         self.secure = options.get("secure", False)
-        if "listeners" in self.properties and "port" in options:
+        if "listeners" in self.properties and options.get("port") is not None:
             raise ValueError("port and listeners cannot be combined: give the port in listeners")
         if security is not None and (self.secure or "listeners" in self.properties):
             raise ValueError("security sets up the listeners: it cannot be combined with secure and listeners")
+        if security is None and not options.get("plaintext", True):
+            raise ValueError("plaintext=False needs security, which sets up the other listener")
         if unsigned_tokens and not (security or "").startswith("oauthbearer"):
             raise ValueError('unsigned_tokens needs security="oauthbearer" or "oauthbearer-tls"')
         self.host = LOOPBACK
-        self.port = options.get("port", 0)
+        self.port = options.get("port") or 0
         self.listeners: dict[str, str] = {}
         """host:port by the name of the listener, as they are advertised."""
         self._security: ListenerSecurity | None = None

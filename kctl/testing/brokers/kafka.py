@@ -134,7 +134,7 @@ class BrokerPool(_Block):
         if not 1 <= size <= BROKERS_MAX:
             raise ValueError(f"the size of a pool must be 1 to {BROKERS_MAX}, not {size}")
         self.size = size
-        if "port" in options or "warm" in options:
+        if options.get("port") is not None or "warm" in options:
             raise ValueError("the brokers of a pool have free ports, and a process of their own")
         self.properties = dict(properties or {})
         self._warm = WarmProcess()

@@ -27,6 +27,7 @@ def folder(tmp_path: Path) -> Path:
         (tmp_path / name).write_text(text)
     command = tmp_path / "bin" / "kctl"
     command.parent.mkdir()
+    (tmp_path / "temporary").mkdir()
     command.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -m kctl "$@"\n')
     command.chmod(0o755)
     return tmp_path
@@ -38,7 +39,7 @@ def run(folder: Path, words: Sequence[str | Path], more: Mapping[str, str] | Non
     finished = subprocess.run(
         words,
         cwd=folder,
-        env={**os.environ, "PATH": path, "TMPDIR": str(folder), **(more or {})},
+        env={**os.environ, "PATH": path, "TMPDIR": str(folder / "temporary"), **(more or {})},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -87,7 +88,7 @@ def test_django(folder: Path) -> None:
     variables = {"PYTHONPATH": f"{folder}:{ROOT}", "DJANGO_SETTINGS_MODULE": "settings"}
     output = run(folder, [sys.executable, "-m", "django", "test", "--parallel", "2", "tests"], variables)
     assert "Ran 2 tests" in output
-    assert list(folder.glob("kctl-broker-*")) == []
+    assert list((folder / "temporary").glob("kctl-broker-*")) == []
 
 
 @pytest.mark.matrix

@@ -219,11 +219,14 @@ def test_securities_that_contradict_other_arguments_are_refused(tmp_path: Path) 
         ({"security": "kerberos"}, "security must be one of tls, mutual-tls, scram, scram-tls, plain, "),
         ({"security": "tls", "secure": True}, "it cannot be combined with secure"),
         ({"security": "tls", "properties": {"listeners": "PLAINTEXT://127.0.0.1:0"}}, "cannot be combined"),
+        ({"plaintext": False}, "plaintext=False needs security"),
         ({"security": "tls", "unsigned_tokens": True}, 'unsigned_tokens needs security="oauthbearer"'),
     ]
     for arguments, problem in refusals:
         with pytest.raises(ValueError, match=problem):
             KafkaBroker(data_dir=tmp_path / "data", **arguments)
+    with pytest.raises(TypeError, match="securty is not an argument of brokers; they are port, security, plaintext"):
+        KafkaBroker(data_dir=tmp_path / "data", securty="tls")  # type: ignore[call-arg]
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(ValueError, match="no secured listener"):
         _ = KafkaBroker(data_dir=tmp_path).password
