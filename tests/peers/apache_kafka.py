@@ -373,9 +373,9 @@ def format_directories(version: str, settings: Path, cluster_id: str) -> None:
     _format(_broker_jars(version), settings, cluster_id)
 
 
-def launched_node(version: str, settings: Path) -> Process:
+def launched_node(version: str, settings: Path, *, jvm_flags: Sequence[str] = java.JVM_FLAGS) -> Process:
     """A node of a KRaft cluster on directories that are formatted; `settings` are its properties, beside its log."""
-    command = _java(_broker_jars(version), "kafka.Kafka", [settings], "INFO", java.JVM_FLAGS)
+    command = _java(_broker_jars(version), "kafka.Kafka", [settings], "INFO", jvm_flags)
     return Process(f"Apache Kafka {version} of {settings.parent.name}", command, log=settings.with_suffix(".log"))
 
 

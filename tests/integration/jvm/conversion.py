@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kctl.config.properties import format_properties
-from tests.peers import apache_kafka, probe
+from tests.peers import apache_kafka, java, probe
 from tests.peers.forked_kctl import run_kctl
 from tests.peers.kctl_broker import kctl_broker
 from tests.peers.process import Process
@@ -84,10 +84,15 @@ def old_broker(node: Node, version: str, zookeeper: str) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def new_nodes(nodes: Mapping[Path, str], version: str = NEWEST) -> Iterator[list[Process]]:
+def new_nodes(
+    nodes: Mapping[Path, str], version: str = NEWEST, *, jvm_flags: Sequence[str] = java.JVM_FLAGS
+) -> Iterator[list[Process]]:
     """The nodes of 4.x with these properties; each with the address of its broker, empty for a controller."""
     with contextlib.ExitStack() as stack:
-        started = [stack.enter_context(apache_kafka.launched_node(version, settings)) for settings in nodes]
+        started = [
+            stack.enter_context(apache_kafka.launched_node(version, settings, jvm_flags=jvm_flags))
+            for settings in nodes
+        ]
         for process, bootstrap in zip(started, nodes.values(), strict=True):
             if bootstrap:
                 process.wait_until(
