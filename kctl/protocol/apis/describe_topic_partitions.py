@@ -1,6 +1,6 @@
 """DescribeTopicPartitions (key 75, version 0): partitions with their eligible leader replicas, in pages (KIP-966).
 
-New in Kafka 3.8.  Only the client supports it.
+New in Kafka 3.8.
 """
 
 from __future__ import annotations

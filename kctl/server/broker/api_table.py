@@ -8,6 +8,7 @@ from kctl.config.subjects.groups import CONSUMER_PROTOCOL, SHARE_PROTOCOL, STREA
 from kctl.model import GROUP_METADATA_TOPIC
 from kctl.records.compiled.fetch_frame import read_plain_fetch
 from kctl.records.compiled.produce_frame import read_plain_produce
+from kctl.server.broker.releases import ServedVersions
 from kctl.server.cluster.configs.resources import ConfigResources
 from kctl.server.cluster.control.deletions import TopicDeletions
 from kctl.server.cluster.topics.internal import InternalTopicsView, OffsetsInZooKeeper
@@ -89,7 +90,7 @@ from kctl.server.handlers.write_txn_markers import WriteTxnMarkersHandler
 from kctl.server.network.dispatch import Dispatcher, Handler
 from kctl.server.parts.parts import BrokerParts, Foundations
 from kctl.server.peers.connections import resolves
-from kctl.server.peers.versions import has_features
+from kctl.server.peers.versions import has_features, uses_topic_ids
 from kctl.server.replication.fetching.plain_fetch import PlainFetchHandler
 from kctl.server.replication.fetching.replica_selector import ReplicaSelector
 from kctl.server.replication.plain_produce import PlainProduceHandler
@@ -97,46 +98,6 @@ from kctl.server.security.authorization.access import Authorizer
 from kctl.server.share_partitions.service import ShareService
 
 Serve = Callable[[str, Handler], None]
-VERSIONS_OF_THE_CONSUMER_PROTOCOL = {
-    "consumer_group_heartbeat": range(2),
-    "consumer_group_describe": range(2),
-    "list_groups": range(6),
-    "metadata": range(13),
-    "offset_commit": range(10),
-    "offset_fetch": range(10),
-}
-"""What members of groups of the consumer protocol need (KIP-848); Kafka 2.8 has none of the newest of these.
-
-librdkafka ends its process if a broker without version 12 of Metadata assigns it a topic whose name it does not know.
-"""
-VERSIONS_OF_SHARE_GROUPS = {
-    "share_group_heartbeat": range(1, 2),
-    "share_group_describe": range(1, 2),
-    "share_fetch": range(1, 3),
-    "share_acknowledge": range(1, 3),
-    "initialize_share_group_state": range(1),
-    "read_share_group_state": range(1),
-    "write_share_group_state": range(2),
-    "delete_share_group_state": range(1),
-    "read_share_group_state_summary": range(2),
-    "describe_share_group_offsets": range(2),
-    "alter_share_group_offsets": range(1),
-    "delete_share_group_offsets": range(1),
-    "list_groups": range(6),
-    "metadata": range(13),
-    "find_coordinator": range(7),
-}
-"""What members of share groups and their brokers need (KIP-932)."""
-
-VERSIONS_OF_STREAMS_GROUPS = {
-    "streams_group_heartbeat": range(1),
-    "streams_group_describe": range(1),
-    "list_groups": range(6),
-    "metadata": range(13),
-    "offset_commit": range(10),
-    "offset_fetch": range(10),
-}
-"""What members of streams groups need (KIP-1071)."""
 
 
 def register_handlers(
@@ -151,17 +112,9 @@ def register_handlers(
     `zookeeper_problem` returns why this broker cannot change anything in ZooKeeper; empty if it can.
     """
     protocols = base.configs.current.group_coordinator_rebalance_protocols
-    newer: dict[str, range] = {}
-    if CONSUMER_PROTOCOL in protocols:
-        newer |= VERSIONS_OF_THE_CONSUMER_PROTOCOL
-    if SHARE_PROTOCOL in protocols:
-        newer |= VERSIONS_OF_SHARE_GROUPS
-    if STREAMS_PROTOCOL in protocols:
-        newer |= VERSIONS_OF_STREAMS_GROUPS
-
-    def serve(name: str, handler: Handler) -> None:
-        dispatcher.register(name, handler, served=newer.get(name))
-
+    has_topic_ids = uses_topic_ids(base.configs.current.inter_broker_protocol_version)
+    dispatcher.versions_of = ServedVersions(has_topic_ids=has_topic_ids).of
+    serve = dispatcher.register
     serve("api_versions", ApiVersionsHandler(dispatcher.api_versions, parts.features).handle)
     _register_records(dispatcher, base, parts)
     _register_cluster(serve, base, parts, zookeeper_problem)

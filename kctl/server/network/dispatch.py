@@ -17,7 +17,7 @@ import weakref
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from types import CoroutineType
 from typing import Any
 
@@ -156,6 +156,8 @@ class Dispatcher:
         """`now_s` returns the time of the event loop in seconds."""
         self.access: AccessControl = EVERYTHING_ALLOWED
         """Decides on the requests of all clients; set before the first connection is accepted."""
+        self.versions_of: Callable[[registry.Api], range] = attrgetter("served")
+        """Returns the versions of an API that are served; set before the first handler is registered."""
         self.recorder: RequestRecorder | None = None
         """Records requests for metrics; set before the first connection is accepted."""
         self.latest_api = ""
@@ -171,16 +173,13 @@ class Dispatcher:
         self._tasks: set[asyncio.Future[Any]] = set()
         self._long_encoding = asyncio.Lock()
 
-    def register(
-        self, api_name: str, handler: Handler, *, for_long: Handler | None = None, served: range | None = None
-    ) -> None:
-        """Register the handler of an API, for the versions in the registry, or for others.
+    def register(self, api_name: str, handler: Handler, *, for_long: Handler | None = None) -> None:
+        """Register the handler of an API.
 
         `for_long` handles requests that are decoded in a thread, whose records are not overwritten afterwards.
         """
         api = registry.api_named(api_name)
-        if served is not None:
-            api = replace(api, served=served)
+        api = replace(api, served=self.versions_of(api))
         self._handlers[api.key] = (api, handler, partial(self._encode, api), api.key not in EXEMPT_KEYS)
         self._long_handlers[api.key] = for_long or handler
 

@@ -62,7 +62,7 @@ from kctl.protocol.apis.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from kctl.protocol.apis.offset_delete import OffsetDeleteRequest
-from kctl.protocol.apis.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from kctl.protocol.apis.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopic
 from kctl.protocol.apis.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
@@ -151,10 +151,14 @@ REQUESTS: dict[str, Make] = {
             )
         ],
     ),
-    "offset_fetch": lambda v: OffsetFetchRequest(
-        group_id="every", topics=[OffsetFetchRequestTopic(name=TOPIC, partition_indexes=[0, 1])]
+    "offset_fetch": lambda v: (
+        OffsetFetchRequest(group_id="every", topics=[OffsetFetchRequestTopic(name=TOPIC, partition_indexes=[0, 1])])
+        if v < 8
+        else OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="every", topics=None)])
     ),
-    "find_coordinator": lambda v: FindCoordinatorRequest(key="every"),
+    "find_coordinator": lambda v: (
+        FindCoordinatorRequest(key="every") if v < 4 else FindCoordinatorRequest(coordinator_keys=["every"])
+    ),
     "join_group": lambda v: JoinGroupRequest(
         group_id=f"join-{v}",  # its own: a member of the same group would wait for that of the version before
         session_timeout_ms=6000,

@@ -27,7 +27,7 @@ def test_versions_are_written_as_in_kafka(text: str, versions: range) -> None:
 
 def test_definition_has_key_versions_and_fields() -> None:
     definition = definition_of(ProduceRequest)
-    assert (definition.name, definition.key, definition.versions) == ("ProduceRequest", 0, range(10))
+    assert (definition.name, definition.key, definition.versions) == ("ProduceRequest", 0, range(14))
     assert [field.name for field in definition.fields] == ["transactional_id", "acks", "timeout_ms", "topic_data"]
     assert definition.is_flexible(9)
     assert not definition.is_flexible(8)

@@ -62,6 +62,7 @@ class TransactionCoordinator:
         timer: Timer,
     ) -> None:
         self._config = config
+        self._clock = clock
         self._is_active = False
         self._markers = markers
         self._allocations = ProducerIdAllocations(producer_ids, self._init_again)
@@ -151,9 +152,11 @@ class TransactionCoordinator:
         return ErrorCode.NONE, hosted.transaction.describe()
 
     async def transactions(
-        self, states: Collection[str] = (), producer_ids: Collection[int] = ()
+        self, states: Collection[str] = (), producer_ids: Collection[int] = (), *, longer_than_ms: int = -1
     ) -> tuple[ErrorCode, list[str], list[TransactionOverview]]:
         """ListTransactions: an error, the unknown state names, and the ids that match the filters, if any.
+
+        A transactional id without a transaction counts as one that has run for ever, as in Kafka.
 
         Examines the ids in slices.
         """
@@ -164,11 +167,14 @@ class TransactionCoordinator:
         unknown = [name for name in states if name not in BY_LABEL]
         requested = {BY_LABEL[name] for name in states if name in BY_LABEL}
 
+        now_ms = self._clock.now_ms()
+
         def listed(transaction: Transaction) -> TransactionOverview | None:
             overview = transaction.overview()
             has_state = not states or overview.state in requested
             has_id = not producer_ids or overview.producer_id in producer_ids
-            return overview if has_state and has_id and not transaction.is_new else None
+            is_long = longer_than_ms < 0 or now_ms - transaction.start_ms > longer_than_ms
+            return overview if has_state and has_id and is_long and not transaction.is_new else None
 
         if len(self._hosted) > SLICE_OBJECTS:
             # Requests that arrive together begin one after the other.
