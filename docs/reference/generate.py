@@ -105,7 +105,7 @@ def api_tables(page: str) -> str:
 
 
 def kafka_api_notes() -> dict[int, str]:
-    """Return the rows of kafka-apis.tsv: what a client sees of an API that is not served in all versions, by its key."""
+    """Return the rows of kafka-apis.tsv: what a client sees of an API that is not wholly served, by its key."""
     lines = (ROOT / "docs/reference/kafka-apis.tsv").read_text(encoding="utf-8").splitlines()[1:]
     return {int(key): note for key, _, note in (line.split("\t") for line in lines)}
 

@@ -37,7 +37,7 @@ class Cursor:
     partition_index: int = int32(is_partition=True)
 
 
-@request(key=75, versions="0", flexible="0+", served="none")
+@request(key=75, versions="0", flexible="0+")
 class DescribeTopicPartitionsRequest:
     """May be sent to any broker; topics without a name are all topics."""
 

@@ -81,7 +81,7 @@ class ReplicaState:
     replica_epoch: int = int64(default=-1)
 
 
-@request(key=1, versions="0-18", flexible="12+", served="0-12", sent="0-12")
+@request(key=1, versions="0-18", flexible="12+", sent="0-12")
 class FetchRequest:
     """Sent to the leaders, or by consumers to the preferred read replica (KIP-392)."""
 

@@ -2,8 +2,8 @@
 
 1: controller, racks, internal topics.  2: cluster id (KIP-78).  3: throttle time.  4: `allow_auto_topic_creation`.  5:
 offline replicas (KIP-112).  7: leader epochs (KIP-320).  8: authorized operations (KIP-430); those of the cluster were
-removed in 11 (KIP-700).  9: flexible.  10: topic ids (KIP-516) in the response.  12: requests by topic id.  13: an error of the whole response
-(KIP-1102).
+removed in 11 (KIP-700).  9: flexible.  10: topic ids (KIP-516) in the response.  12: requests by topic id.
+13: an error of the whole response (KIP-1102).
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class TopicProduceData:
     partition_data: list[PartitionProduceData] = array(PartitionProduceData)
 
 
-@request(key=0, versions="0-13", flexible="9+", served="0-9", sent="0-9")
+@request(key=0, versions="0-13", flexible="9+", sent="0-9")
 class ProduceRequest:
     """Sent to the leaders; partitions succeed or fail independently."""
 

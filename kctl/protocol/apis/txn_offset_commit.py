@@ -1,7 +1,7 @@
 """TxnOffsetCommit (key 28, versions 0-5): stores the position of a group as part of a transaction (KIP-98).
 
-2: leader epochs (KIP-320).  3: flexible; member and generation, to fence former members (KIP-447).  4: TRANSACTION_ABORTABLE.
-5: adds the group to the transaction (KIP-890).
+2: leader epochs (KIP-320).  3: flexible; member and generation, to fence former members (KIP-447).  4:
+TRANSACTION_ABORTABLE.  5: adds the group to the transaction (KIP-890).
 """
 
 from __future__ import annotations

@@ -45,6 +45,7 @@ from kctl.server.handlers.describe_groups import DescribeGroupsHandler
 from kctl.server.handlers.describe_log_dirs import DescribeLogDirsHandler
 from kctl.server.handlers.describe_producers import DescribeProducersHandler
 from kctl.server.handlers.describe_share_group_offsets import DescribeShareGroupOffsetsHandler
+from kctl.server.handlers.describe_topic_partitions import DescribeTopicPartitionsHandler
 from kctl.server.handlers.describe_transactions import DescribeTransactionsHandler
 from kctl.server.handlers.describe_user_scram_credentials import DescribeUserScramCredentialsHandler
 from kctl.server.handlers.elect_leaders import ElectLeadersHandler
@@ -148,8 +149,10 @@ def _register_records(dispatcher: Dispatcher, base: Foundations, parts: BrokerPa
         random=base.world.random,
         work=parts.record_work,
         fetch_max_bytes=configs.current.fetch_max_bytes,
+        metadata=metadata,
     )
-    produce = ProduceHandler(replicas, base.produce_purgatory, parts.record_work, clock)
+    dispatcher.topic_names = metadata.names_by_id
+    produce = ProduceHandler(replicas, base.produce_purgatory, parts.record_work, clock, metadata)
     dispatcher.register("produce", produce.handle, for_long=produce.handle_long)
     plain_produce = PlainProduceHandler(replicas, base.produce_purgatory, clock)
     dispatcher.register_plain("produce", read_plain_produce, plain_produce.handle)
@@ -162,6 +165,7 @@ def _register_records(dispatcher: Dispatcher, base: Foundations, parts: BrokerPa
         quota=parts.throttles.leader,
         clock=clock,
         fetch_max_bytes=configs.current.fetch_max_bytes,
+        metadata=metadata,
     )
     dispatcher.register_plain("fetch", read_plain_fetch, plain_fetch.handle)
     serve("list_offsets", ListOffsetsHandler(replicas, parts.record_work, clock).handle)
@@ -182,6 +186,7 @@ def _register_cluster(
         "metadata",
         MetadataHandler(parts.cluster_id, metadata, parts.auto_topics, base.configs, parts.control_plane.known).handle,
     )
+    serve("describe_topic_partitions", DescribeTopicPartitionsHandler(metadata).handle)
     serve("describe_cluster", DescribeClusterHandler(parts.cluster_id, metadata, zookeeper_problem).handle)
     find_coordinator = FindCoordinatorHandler(
         InternalTopicsView(metadata, parts.auto_topics),

@@ -1,8 +1,8 @@
 """The APIs and versions that this broker serves, and that brokers of releases of Apache Kafka advertise.
 
-The table was read from the ApiVersions responses of Apache brokers of 0.11.0.3, 1.1.1, 2.0.1, 2.4.1, 2.8.2, 3.9.1 (on ZooKeeper) and
-4.3.1 (KRaft); tests/golden/protocol/api_versions.txt has their bytes.  Of 4.3 the two APIs of client telemetry are
-those of a broker with a receiver of metrics.  Pure.
+The table was read from the ApiVersions responses of Apache brokers of 0.11.0.3, 1.1.1, 2.0.1, 2.4.1, 2.8.2, 3.9.1 (on
+ZooKeeper) and 4.3.1 (KRaft); tests/golden/protocol/api_versions.txt has their bytes.  Of 4.3 the two APIs of client
+telemetry are those of a broker with a receiver of metrics.  Pure.
 """
 
 from __future__ import annotations

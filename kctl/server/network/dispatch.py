@@ -139,7 +139,9 @@ PlainHandler = Callable[
 """Takes a request, its frame and the quotas of its client, None for a client without quotas; returns the reply, or a
 function that returns what Handler returns, or None, if nothing was done, for a request that Handler serves.
 """
-_Plain = tuple[str, "Callable[[bytes], PlainRequest | None]", PlainHandler]
+PlainReader = Callable[[bytes, dict[bytes, str]], "PlainRequest | None"]
+"""Takes a frame and the names of topics by their ids."""
+_Plain = tuple[str, PlainReader, PlainHandler]
 """Name of the API, reader and handler."""
 
 
@@ -158,6 +160,8 @@ class Dispatcher:
         """Decides on the requests of all clients; set before the first connection is accepted."""
         self.versions_of: Callable[[registry.Api], range] = attrgetter("served")
         """Returns the versions of an API that are served; set before the first handler is registered."""
+        self.topic_names: dict[bytes, str] = {}
+        """The names of topics by the bytes of their ids, for requests that are read into flat values."""
         self.recorder: RequestRecorder | None = None
         """Records requests for metrics; set before the first connection is accepted."""
         self.latest_api = ""
@@ -183,9 +187,7 @@ class Dispatcher:
         self._handlers[api.key] = (api, handler, partial(self._encode, api), api.key not in EXEMPT_KEYS)
         self._long_handlers[api.key] = for_long or handler
 
-    def register_plain(
-        self, api_name: str, read: Callable[[bytes], PlainRequest | None], handler: PlainHandler
-    ) -> None:
+    def register_plain(self, api_name: str, read: PlainReader, handler: PlainHandler) -> None:
         """Register a handler of those requests of an API that `read` returns as flat values; the API has another one,
         too.
 
@@ -286,7 +288,7 @@ class Dispatcher:
         api_name, read, handle = plain
         quotas, client = self._quotas, None
         began_s = self._now_s() if quotas.has_limits else 0.0
-        request = read(bytes(frame))
+        request = read(bytes(frame), self.topic_names)
         if request is None:
             return _NOT_PLAIN
         version, correlation_id, client_id, replica_id = request[:4]

@@ -42,6 +42,7 @@ from kctl.protocol.apis.describe_configs import DescribeConfigsRequest, Describe
 from kctl.protocol.apis.describe_delegation_token import DescribeDelegationTokenRequest
 from kctl.protocol.apis.describe_groups import DescribeGroupsRequest
 from kctl.protocol.apis.describe_log_dirs import DescribeLogDirsRequest
+from kctl.protocol.apis.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from kctl.protocol.apis.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
 from kctl.protocol.apis.elect_leaders import ElectLeadersRequest
 from kctl.protocol.apis.expire_delegation_token import ExpireDelegationTokenRequest
@@ -258,6 +259,7 @@ REQUESTS: dict[str, Make] = {
         deletions=[ScramCredentialDeletion(name="nobody", mechanism=1)], upsertions=[]
     ),
     "update_features": lambda v: UpdateFeaturesRequest(feature_updates=[]),
+    "describe_topic_partitions": lambda v: DescribeTopicPartitionsRequest(topics=[TopicRequest(name=TOPIC)]),
 }
 
 

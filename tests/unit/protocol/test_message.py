@@ -35,7 +35,7 @@ def test_definition_has_key_versions_and_fields() -> None:
 
 def test_messages_are_keyword_only_slotted_dataclasses() -> None:
     with pytest.raises(TypeError):
-        TopicProduceData("orders", [])  # type: ignore[call-arg]  # that it is refused is the point
+        TopicProduceData("orders", [])  # type: ignore[call-arg, arg-type]  # that it is refused is the point
     assert not hasattr(TopicProduceData(name="orders", partition_data=[]), "__dict__")
     assert dataclasses.is_dataclass(TopicProduceData)
 

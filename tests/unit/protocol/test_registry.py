@@ -91,7 +91,6 @@ def test_an_api_of_the_client_alone_has_no_served_versions() -> None:
         "get_telemetry_subscriptions",
         "push_telemetry",
         "list_config_resources",
-        "describe_topic_partitions",
         "share_group_heartbeat",
         "share_group_describe",
         "share_fetch",

@@ -44,6 +44,7 @@ from kctl.server.handlers.list_transactions import ListTransactionsHandler
 from kctl.server.handlers.produce import ProduceHandler
 from kctl.server.handlers.txn_offset_commit import TxnOffsetCommitHandler
 from kctl.server.handlers.write_txn_markers import WriteTxnMarkersHandler
+from kctl.server.peers.metadata import MetadataCache
 from kctl.server.replication.throttles import BrokerTraffic
 from kctl.server.requests.context import Peer, RequestContext
 from kctl.server.requests.record_work import RecordWork
@@ -109,7 +110,7 @@ class Broker:
             "DescribeProducers": DescribeProducersHandler(self.replicas),  # type: ignore[arg-type]
             "DescribeTransactions": DescribeTransactionsHandler(coordinator),
             "ListTransactions": ListTransactionsHandler(coordinator),
-            "Produce": ProduceHandler(self.replicas, None, RecordWork(), clock),  # type: ignore[arg-type]
+            "Produce": ProduceHandler(self.replicas, None, RecordWork(), clock, MetadataCache()),  # type: ignore[arg-type]
         }
 
     async def call(self, request: Any, version: int) -> Any:
