@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from kctl.config.subjects.groups import CONSUMER_PROTOCOL, SHARE_PROTOCOL, STREAMS_PROTOCOL
 from kctl.model import GROUP_METADATA_TOPIC
 from kctl.records.compiled.fetch_frame import read_plain_fetch
 from kctl.records.compiled.produce_frame import read_plain_produce
-from kctl.server.broker.releases import ServedVersions
+from kctl.server.broker.releases import REPLACED_ERRORS, ServedVersions, ranges_for_unsupported
 from kctl.server.cluster.configs.resources import ConfigResources
 from kctl.server.cluster.control.deletions import TopicDeletions
 from kctl.server.cluster.topics.internal import InternalTopicsView, OffsetsInZooKeeper
@@ -114,7 +115,11 @@ def register_handlers(
     """
     protocols = base.configs.current.group_coordinator_rebalance_protocols
     has_topic_ids = uses_topic_ids(base.configs.current.inter_broker_protocol_version)
-    dispatcher.versions_of = ServedVersions(has_topic_ids=has_topic_ids).of
+    release = base.configs.current.served_release
+    versions = ServedVersions(has_topic_ids=has_topic_ids, release=release)
+    dispatcher.versions_of, dispatcher.advertised_of = versions.of, versions.advertised
+    dispatcher.ranges_for_unsupported = partial(ranges_for_unsupported, release)
+    dispatcher.replaced_errors = REPLACED_ERRORS.get(release or "", {})
     serve = dispatcher.register
     serve("api_versions", ApiVersionsHandler(dispatcher.api_versions, parts.features).handle)
     _register_records(dispatcher, base, parts)

@@ -10,8 +10,11 @@ from __future__ import annotations
 from functools import cache
 
 from kctl.config.subjects.versions import KAFKA_RELEASES
+from kctl.errors import ErrorCode
+from kctl.protocol.apis.api_versions import ApiVersion
 from kctl.protocol.registry import Api
 
+API_VERSIONS_KEY = 18
 _VERSIONS = """\
 0   Produce                       0-3   0-5   0-6   0-8   0-9   0-11  0-13
 1   Fetch                         0-5   0-7   0-8   0-11  0-12  0-17  4-18
@@ -152,19 +155,62 @@ VERSIONS_WITHOUT_TOPIC_IDS = {
 """The versions that are served of APIs whose newest have topic ids (KIP-516), if topics have none."""
 
 
-class ServedVersions:
-    """The versions of each API that a broker serves."""
+BETWEEN_BROKERS = frozenset(
+    {"leader_and_isr", "stop_replica", "update_metadata", "controlled_shutdown", "alter_partition", "write_txn_markers"}
+)
+"""APIs that brokers of a cluster use among each other: they are served whatever is advertised."""
+REPLACED_ERRORS: dict[str, dict[int, int]] = {
+    release: {
+        ErrorCode.INVALID_RECORD: ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.UNSUPPORTED_COMPRESSION_TYPE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    }
+    for release in ("0.11", "1.1", "2.0")
+}
+"""Error codes of Produce that releases do not have, and what they respond instead.
 
-    def __init__(self, *, has_topic_ids: bool) -> None:
-        """`has_topic_ids`: whether topics have ids, as from inter.broker.protocol.version 2.8 on."""
+As seen from brokers of 0.11.0.3, 1.1.1 and 2.0.1: INVALID_RECORD is new in 2.4 (KIP-467), UNSUPPORTED_COMPRESSION_TYPE
+in 2.1 (KIP-110).
+"""
+_RELEASES_WITHOUT_RANGE = frozenset({"0.11", "1.1", "2.0"})
+"""They respond to a version of ApiVersions that they do not serve with no ranges; 2.4 names that of ApiVersions."""
+
+
+class ServedVersions:
+    """The versions of each API that a broker serves and advertises."""
+
+    def __init__(self, *, has_topic_ids: bool, release: str | None = None) -> None:
+        """`has_topic_ids`: whether topics have ids, as from inter.broker.protocol.version 2.8 on.
+
+        With `release`, one of KAFKA_RELEASES, what that release advertises, as far as it is served.
+        """
         self._has_topic_ids = has_topic_ids
+        self._release = None if release is None else versions_of_release(release)
 
     def of(self, api: Api) -> range:
         """Return the versions of an API that are served; empty if there are none."""
         served = VERSIONS_OF_NEWER_GROUPS.get(api.name, api.served)
         if not self._has_topic_ids and api.name in VERSIONS_WITHOUT_TOPIC_IDS:
             served = _intersect(served, VERSIONS_WITHOUT_TOPIC_IDS[api.name])
-        return served
+        return served if api.name in BETWEEN_BROKERS else self._of_release(api, served)
+
+    def advertised(self, api: Api) -> range:
+        """Return the versions that ApiVersions names; empty if it does not name the API."""
+        return self._of_release(api, self.of(api))
+
+    def _of_release(self, api: Api, served: range) -> range:
+        return served if self._release is None else _intersect(served, self._release.get(api.key, range(0)))
+
+
+def ranges_for_unsupported(release: str | None, advertised: list[ApiVersion]) -> list[ApiVersion]:
+    """Return what a response to a version of ApiVersions that is not served names.
+
+    Without a release all ranges, so that the client need not ask again (KIP-511).
+    """
+    if release is None:
+        return advertised
+    if release in _RELEASES_WITHOUT_RANGE:
+        return []
+    return [api for api in advertised if api.api_key == API_VERSIONS_KEY]
 
 
 def _intersect(one: range, other: range) -> range:

@@ -14,7 +14,7 @@ import logging
 import os
 import struct
 import weakref
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from operator import attrgetter, itemgetter
@@ -25,6 +25,7 @@ from kctl.errors import ErrorCode, MalformedRequest, UnansweredRequestFailed
 from kctl.limits import HANDLED_AT_ONCE_BYTES_MAX, Subject, bound
 from kctl.protocol import codec, registry
 from kctl.protocol.apis.api_versions import ApiVersion, ApiVersionsResponse
+from kctl.protocol.apis.produce import ProduceResponse
 from kctl.protocol.headers import RequestHeader, decode_request_fields
 from kctl.records.compiled import walk_is_compiled
 from kctl.server.loop.slices import held, pause, release_message
@@ -160,6 +161,12 @@ class Dispatcher:
         """Decides on the requests of all clients; set before the first connection is accepted."""
         self.versions_of: Callable[[registry.Api], range] = attrgetter("served")
         """Returns the versions of an API that are served; set before the first handler is registered."""
+        self.advertised_of: Callable[[registry.Api], range] = attrgetter("served")
+        """Returns the versions of an API that ApiVersions names, which may be fewer than are served."""
+        self.ranges_for_unsupported: Callable[[list[ApiVersion]], list[ApiVersion]] = list
+        """Returns which of all ranges are sent to a client whose version of ApiVersions is not served."""
+        self.replaced_errors: Mapping[int, int] = {}
+        """Error codes of Produce that are sent as others."""
         self.topic_names: dict[bytes, str] = {}
         """The names of topics by the bytes of their ids, for requests that are read into flat values."""
         self.recorder: RequestRecorder | None = None
@@ -174,6 +181,7 @@ class Dispatcher:
         self._long_handlers: dict[int, Handler] = {}
         self._plain: dict[int, _Plain] = {}
         self._api_versions: list[ApiVersion] = []
+        self._advertised_count = 0
         self._tasks: set[asyncio.Future[Any]] = set()
         self._long_encoding = asyncio.Lock()
 
@@ -184,6 +192,8 @@ class Dispatcher:
         """
         api = registry.api_named(api_name)
         api = replace(api, served=self.versions_of(api))
+        if not api.served:
+            return
         self._handlers[api.key] = (api, handler, partial(self._encode, api), api.key not in EXEMPT_KEYS)
         self._long_handlers[api.key] = for_long or handler
 
@@ -203,10 +213,12 @@ class Dispatcher:
 
     def api_versions(self) -> list[ApiVersion]:
         """Return the served APIs, by ascending key; the list is shared by all responses."""
-        if len(self._api_versions) != len(self._handlers):
+        if self._advertised_count != len(self._handlers):
+            self._advertised_count = len(self._handlers)
             self._api_versions = [
-                ApiVersion(api_key=key, min_version=api.served[0], max_version=api.served[-1])
+                ApiVersion(api_key=key, min_version=versions[0], max_version=versions[-1])
                 for key, (api, *_) in sorted(self._handlers.items(), key=itemgetter(0))
+                if (versions := self.advertised_of(api))
             ]
         return self._api_versions
 
@@ -471,6 +483,8 @@ class Dispatcher:
             chunks, context.successes = response
             size = _size_of(chunks)
         elif response is not None:
+            if self.replaced_errors and api.key == PRODUCE_KEY:
+                _replace_errors(response, self.replaced_errors)
             chunks, size = _sized_response(api, context, response)
         reply: Reply = chunks
         limited = context.limited
@@ -509,8 +523,15 @@ class Dispatcher:
 
         KIP-511.
         """
-        response = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=self.api_versions())
+        ranges = self.ranges_for_unsupported(self.api_versions())
+        response = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=ranges)
         return framed_response(api, request, response)
+
+
+def _replace_errors(response: ProduceResponse, codes: Mapping[int, int]) -> None:
+    for topic in response.responses:
+        for partition in topic.partition_responses:
+            partition.error_code = codes.get(partition.error_code, partition.error_code)
 
 
 def _settled(

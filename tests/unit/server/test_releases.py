@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import docs.reference.generate as pages
 from kctl.config.subjects.versions import KAFKA_RELEASES
 from kctl.errors import ErrorCode
@@ -11,12 +9,12 @@ from kctl.protocol.apis.api_versions import ApiVersionsResponse
 from kctl.protocol.codec import decode
 from kctl.protocol.registry import all_apis
 from kctl.server.broker.releases import ServedVersions, api_names, versions_of_release
+from tests.peers.api_versions import golden_api_versions
 from tests.rows import for_rows
 
 TELEMETRY = {71, 72}
 """Advertised by a broker that has a receiver of metrics, which those of the golden bytes have not."""
-GOLDEN_FILE = Path(__file__).parents[2] / "golden/protocol/api_versions.txt"
-GOLDEN = [line.split(" ") for line in GOLDEN_FILE.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
+GOLDEN = golden_api_versions()
 CORRELATION_ID_SIZE = 4
 
 
@@ -64,3 +62,11 @@ def test_topic_ids_are_served_only_where_topics_have_them() -> None:
     assert newest["metadata"] == (range(12), range(14))
     assert newest["offset_fetch"] == (range(10), range(11))
     assert newest["heartbeat"] == (range(5), range(5))
+
+
+def test_what_brokers_use_among_each_other_is_served_whatever_is_advertised() -> None:
+    versions = ServedVersions(has_topic_ids=True, release="4.3")
+    apis = {api.name: api for api in all_apis().values()}
+    assert versions.advertised(apis["leader_and_isr"]) == range(0)
+    assert versions.of(apis["leader_and_isr"]) == apis["leader_and_isr"].served
+    assert versions.of(apis["fetch"]) == versions.advertised(apis["fetch"]) == range(4, 19)
