@@ -141,8 +141,8 @@ def overrides_of(
         if not equals or not name.strip():
             raise UsageError(f"-o {property_text}: properties are given as name=value")
         overrides[name.strip()] = value
-    for name, text in _PROPERTIES_OF_RELEASES.get(as_version or "", {}).items():
-        overrides.setdefault(name, text)
+    for name, value in _PROPERTIES_OF_RELEASES.get(as_version or "", {}).items():
+        overrides.setdefault(name, value)
     shorthands: tuple[tuple[str, str, str | None], ...] = (
         ("--port", "listeners", f"PLAINTEXT://127.0.0.1:{port}" if port is not None else None),
         ("--zookeeper", "zookeeper.connect", zookeeper),

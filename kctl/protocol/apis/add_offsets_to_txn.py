@@ -8,7 +8,7 @@ from __future__ import annotations
 from kctl.protocol.message import int16, int32, int64, request, response, string
 
 
-@request(key=25, versions="0-4", flexible="3+", served="0-3", sent="0-3")
+@request(key=25, versions="0-4", flexible="3+", sent="0-3")
 class AddOffsetsToTxnRequest:
     """Sent to the transaction coordinator before the producer's first TxnOffsetCommit for a group."""
 

@@ -40,7 +40,7 @@ class AddPartitionsToTxnTransaction:
     topics: list[AddPartitionsToTxnTopic] = array(AddPartitionsToTxnTopic)
 
 
-@request(key=24, versions="0-5", flexible="3+", served="0-3", sent="0-3")
+@request(key=24, versions="0-5", flexible="3+", sent="0-3")
 class AddPartitionsToTxnRequest:
     """Sent to the transaction coordinator, which adds all of the partitions of a transaction or none.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from kctl.protocol.message import int16, int32, int64, request, response, string
 
 
-@request(key=22, versions="0-5", flexible="2+", served="0-4", sent="0-4")
+@request(key=22, versions="0-5", flexible="2+", sent="0-4")
 class InitProducerIdRequest:
     """Sent to the transaction coordinator; without a transactional id to any broker.
 

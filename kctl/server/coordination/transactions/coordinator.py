@@ -136,6 +136,27 @@ class TransactionCoordinator:
         call: ParkedCall[ErrorCode] = ParkedCall()
         return self._request(transactional_id, call, AddPartitions(call, producer, tuple(dict.fromkeys(partitions))))
 
+    def verify_partitions(
+        self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: Iterable[TopicPartition]
+    ) -> tuple[ErrorCode, frozenset[TopicPartition]]:
+        """AddPartitionsToTxn that only verifies: an error, or the partitions that are not in the transaction.
+
+        Leaders ask before they append the first records of a transaction (KIP-890).  A record that is being written
+        does not count: leaders check again when they append.  Kafka: handleVerifyPartitionsInTransaction.
+        """
+        error = self._status(transactional_id) if transactional_id else ErrorCode.INVALID_REQUEST
+        if error is not ErrorCode.NONE:
+            return error, frozenset()
+        hosted = self._hosted.get(transactional_id)
+        transaction = None if hosted is None else hosted.transaction
+        if transaction is None or transaction.producer.producer_id != producer.producer_id:
+            return ErrorCode.INVALID_PRODUCER_ID_MAPPING, frozenset()
+        if transaction.producer.epoch != producer.epoch:
+            return ErrorCode.PRODUCER_FENCED, frozenset()
+        if transaction.state.is_decided:
+            return ErrorCode.CONCURRENT_TRANSACTIONS, frozenset()
+        return ErrorCode.NONE, frozenset(tp for tp in partitions if tp not in transaction.partitions)
+
     def end(self, transactional_id: str, producer: ProducerIdAndEpoch, *, committed: bool) -> Reply[ErrorCode]:
         """EndTxn: completes when the decision is in the log, or at once with an error; markers are sent afterwards."""
         call: ParkedCall[ErrorCode] = ParkedCall()
