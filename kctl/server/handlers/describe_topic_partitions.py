@@ -3,7 +3,7 @@
 A page has at most `response_partition_limit` partitions, and PARTITIONS_PER_PAGE_MAX; the cursor of the response is
 where the next one begins.  Without topics in the request all are described.  A topic that the client may not describe
 is TOPIC_AUTHORIZATION_FAILED, and is left out if all are described.  Eligible leader replicas are those of KRaft: here
-they are null.
+there are none.
 """
 
 from __future__ import annotations
@@ -108,6 +108,8 @@ def _partition(index: int, info: PartitionInfo, alive: Collection[int]) -> Parti
         leader_epoch=info.leader_epoch,
         replica_nodes=list(info.replicas),
         isr_nodes=list(info.isr),
+        eligible_leader_replicas=[],  # Java clients of 3.8 and 3.9 fail if it is null.
+        last_known_elr=[],
         offline_replicas=list(info.offline_replicas),
     )
 

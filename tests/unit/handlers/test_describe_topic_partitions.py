@@ -92,6 +92,8 @@ def test_a_topic_that_does_not_exist_is_an_error_and_each_is_described_once() ->
         3,
         [1],
     )
+    # Java clients of 3.8 and 3.9 fail if they are null.
+    assert (partition.eligible_leader_replicas, partition.last_known_elr) == ([], [])
 
 
 def test_a_cursor_at_a_deleted_topic_goes_on_with_the_next_one() -> None:
