@@ -27,6 +27,8 @@ from kctl.server.requests.context import RequestContext
 from kctl.server.requests.outcomes import NOT_REQUESTED, authorized_operations
 
 FIRST_VERSION_WITH_NOT_FOUND = 6
+_SHOWN = 200
+"""The characters of a group id in a message, which would be too long with a very long one."""
 _GROUP = 4
 """How many members take as long as a group."""
 
@@ -64,7 +66,7 @@ class DescribeGroupsHandler:
             error = ErrorCode.GROUP_ID_NOT_FOUND
         return DescribedGroup(
             error_code=error,
-            error_message=f"Group {group_id} not found." if is_missing else None,
+            error_message=f"Group {group_id[:_SHOWN]} not found." if is_missing else None,
             group_id=group_id,
             group_state=group.state.value,
             protocol_type=group.protocol_type,
