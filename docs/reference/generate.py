@@ -18,12 +18,15 @@ from kctl.commands.frame.help.text import summary_of
 from kctl.commands.frame.output.json_schema import schema_of
 from kctl.commands.frame.output.shown import shown_by
 from kctl.commands.frame.root import all_commands
+from kctl.config.subjects.versions import KAFKA_RELEASES
 from kctl.limits import LIMITS, Limit, Subject
 from kctl.metrics.definitions import Definition, Dialect, series_names
 from kctl.migration.check.kinds import KINDS
 from kctl.migration.target.property_table import PROPERTIES as TARGET_PROPERTIES
 from kctl.migration.target.property_table import rules_of
 from kctl.output.documents import json_text
+from kctl.protocol.registry import all_apis
+from kctl.server.broker.releases import ServedVersions, api_names, versions_of_release
 from kctl.server.metrics.catalogue import DEFINITIONS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -86,6 +89,31 @@ def _bound(limit: Limit) -> str:
     if isinstance(limit.value, int):
         return f"{limit.value:,} {limit.unit}"
     return f"`{limit.value}` (default {limit.unit})"
+
+
+def api_tables(page: str) -> str:
+    """`page` with the table of the APIs of Kafka 4.3.1 replaced by the present one."""
+    newest = KAFKA_RELEASES[-1]
+    served = {api.key: ServedVersions(has_topic_ids=True).of(api) for api in all_apis().values()}
+    notes = kafka_api_notes()
+    lines = [f"| key | API | Kafka {newest} | served | what a client sees otherwise |", "|---|---|---|---|---|"]
+    for key, versions in versions_of_release(newest).items():
+        ours = served.get(key, range(0))
+        note = notes.get(key, "")
+        lines.append(f"| {key} | {api_names()[key]} | {_range(versions)} | {_range(ours)} | {note or '-'} |")
+    return _between(page, "APIs", "\n".join(lines) + "\n")
+
+
+def kafka_api_notes() -> dict[int, str]:
+    """Return the rows of kafka-apis.tsv: what a client sees of an API that is not wholly served, by its key."""
+    lines = (ROOT / "docs/reference/kafka-apis.tsv").read_text(encoding="utf-8").splitlines()[1:]
+    return {int(key): note for key, _, note in (line.split("\t") for line in lines)}
+
+
+def _range(versions: range) -> str:
+    if not versions:
+        return "-"
+    return str(versions[0]) if len(versions) == 1 else f"{versions[0]}-{versions[-1]}"
 
 
 class Query(NamedTuple):
@@ -360,6 +388,7 @@ PAGES: dict[str, Callable[[str], str]] = {
     "docs/reference/client-properties.md": lambda _: client_properties(),
     "docs/reference/bounds.md": functools.partial(limits_tables, of_broker=True),
     "docs/reference/bounds-of-commands.md": functools.partial(limits_tables, of_broker=False),
+    "docs/reference/apis.md": api_tables,
     "docs/reference/metrics.md": metric_tables,
     "docs/reference/dashboards.md": dashboard_tables,
     "docs/migrate-check.md": migration_tables,

@@ -64,6 +64,8 @@ class Definition:
     flexible: range
     served: range
     """The versions of a request that our broker serves."""
+    sent: range
+    """The versions of a request that our client sends."""
     fields: tuple[Field, ...]
     cost_max: int | None = None
     """Maximum cost of decoding; None for messages from brokers and files, which have no bound."""

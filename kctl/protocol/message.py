@@ -349,16 +349,30 @@ def struct(cls: type[T]) -> type[T]:
     ),
 )
 def request(
-    *, key: int, versions: str, flexible: str, served: str | None = None, cost_max: int = REQUEST_COST_MAX
+    *,
+    key: int,
+    versions: str,
+    flexible: str,
+    served: str | None = None,
+    sent: str | None = None,
+    cost_max: int = REQUEST_COST_MAX,
 ) -> Callable[[type[T]], type[T]]:
     """Return a request of the API with this key; decoding fails if it costs more than `cost_max`.
 
-    `versions` are those that our client can send, `served` those that our broker serves: all of them by
-    default, "none" for an API that only our client uses.
+    `served` are the versions that our broker serves: all by default, "none" for an API that only our client uses.
+    `sent` are those that our client sends: all by default.
     """
 
     def define(cls: type[T]) -> type[T]:
-        made = _define(cls, key, versions, flexible, served=versions if served is None else served, cost_max=cost_max)
+        made = _define(
+            cls,
+            key,
+            versions,
+            flexible,
+            served=versions if served is None else served,
+            sent=versions if sent is None else sent,
+            cost_max=cost_max,
+        )
         REQUESTS[key] = made
         return made
 
@@ -414,7 +428,14 @@ def data(*, versions: str, flexible: str = "none") -> Callable[[type[T]], type[T
 
 
 def _define(
-    cls: type[T], key: int | None, versions: str, flexible: str, *, served: str = "none", cost_max: int | None = None
+    cls: type[T],
+    key: int | None,
+    versions: str,
+    flexible: str,
+    *,
+    served: str = "none",
+    sent: str = "none",
+    cost_max: int | None = None,
 ) -> type[T]:
     made = dataclass(kw_only=True, slots=True)(cls)
     fields = tuple(
@@ -426,6 +447,7 @@ def _define(
         versions=parse_versions(versions),
         flexible=parse_versions(flexible),
         served=parse_versions(served),
+        sent=parse_versions(sent),
         fields=fields,
         cost_max=cost_max,
     )

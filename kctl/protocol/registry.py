@@ -33,6 +33,8 @@ class Api:
     flexible: range
     served: range
     """The versions that the broker serves; none for an API of the client only."""
+    sent: range
+    """The versions that the client sends."""
     flexible_responses: range
     """The versions whose response header is flexible; none of ApiVersions (KIP-511)."""
 
@@ -103,6 +105,7 @@ def _described(request: type) -> Api:
         versions=definition.versions,
         flexible=definition.flexible,
         served=definition.served,
+        sent=definition.sent,
         flexible_responses=range(0) if definition.key == _API_VERSIONS else definition.flexible,
     )
 

@@ -81,7 +81,9 @@ def play(
 
 def producer(disk: Disk, work: RecordWork) -> Callable[..., Any]:
     """Calls the handler as the dispatcher does; the buffers of the records are overwritten when it has returned."""
-    handler = ProduceHandler(disk.replicas, Purgatory(WheelTimer(disk.clock, disk.loop)), work, disk.clock)
+    handler = ProduceHandler(
+        disk.replicas, Purgatory(WheelTimer(disk.clock, disk.loop)), work, disk.clock, disk.metadata
+    )
 
     def produce(*batches: bytes, topic: str = "a", version: int = 9, acks: int = 1) -> object:
         buffers = [bytearray(batch) for batch in batches]
@@ -439,6 +441,7 @@ async def fetch(disk: Disk, work: RecordWork, topics: list[str], max_bytes: int 
         random=random.Random(1),
         work=work,
         fetch_max_bytes=1 << 20,
+        metadata=disk.metadata,
     )
     requested = [
         FetchTopic(topic=topic, partitions=[FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)])

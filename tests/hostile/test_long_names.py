@@ -27,7 +27,8 @@ def encoded(field: Field, version: int, text: bytes, *, is_flexible: bool) -> by
     if field.kind in FIXED_FORMATS:
         return bytes(minimum_size(field, version, is_flexible))
     if field.struct is not None:
-        return encoded_struct(field.struct, version, text, is_flexible=is_flexible)
+        presence = b"\1" if version in field.nullable else b""
+        return presence + encoded_struct(field.struct, version, text, is_flexible=is_flexible)
     if field.kind == "array":
         assert field.element is not None
         element = encoded(field.element, version, text, is_flexible=is_flexible)

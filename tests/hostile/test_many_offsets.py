@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from kctl.errors import ErrorCode
 from kctl.limits import REQUEST_ELEMENTS_PER_SLICE_MAX
-from kctl.model import TopicPartition
+from kctl.model import ZERO_UUID, TopicPartition
 from kctl.protocol.apis.delete_groups import DeleteGroupsRequest
 from kctl.protocol.apis.offset_commit import (
     OffsetCommitRequest,
@@ -55,6 +56,12 @@ class EveryPartition:
 
     def has_partition(self, topic: str, partition: int) -> bool:
         return True
+
+    def topic_name(self, topic_id: UUID) -> str | None:
+        return None
+
+    def topic_id(self, topic: str) -> UUID:
+        return ZERO_UUID
 
 
 def commit_all(host: Host) -> Awaitable[OffsetCommitResponse]:

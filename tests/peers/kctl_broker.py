@@ -111,16 +111,18 @@ def kctl_broker(
     zookeeper: str | None = None,
     port: int | None = None,
     run_by: Sequence[str] = (),
+    options: Sequence[str] = (),
 ) -> Iterator[KctlBroker]:
     """A serving broker; without `zookeeper` (a connect string) it runs on its embedded one.
 
     With the property `listeners`, `port` is that of a listener without TLS and SASL.
 
     `run_by` is a command that runs the command line given to it, under a resource limit for example; `OWN_PROGRAM` does
-    nothing else.  Without it, the process is forked from one that has imported kctl.
+    nothing else.  Without it, the process is forked from one that has imported kctl.  `options` are more options of the
+    command.
     """
     port = port or probe.free_port()
-    words = ["broker", "start", "--data-dir", str(data_dir)]
+    words = ["broker", "start", "--data-dir", str(data_dir), *options]
     if "listeners" not in (properties or {}):
         words += ["--port", str(port)]
     if zookeeper:

@@ -7,21 +7,24 @@ from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
 from kctl.client.connections.framing import request_frame
-from kctl.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+from kctl.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, ReplicaState
+from tests.property.topic_ids import id_of
 
 T = TypeVar("T")
 NAMES = ("orders", "a", "größe", "t" * 130)
 INDEXES = (0, 1, 70_000)
 FLEXIBLE = 12
+WITH_IDS = 13
+WITHOUT_REPLICA = 15
 
 
 def usual_fetch(chance: random.Random, *, names: Sequence[str] = NAMES, indexes: Sequence[int] = INDEXES) -> bytes:
     """What consumers without a session send, and clients that continue one."""
-    version = chance.randrange(10, 13)
+    version = chance.randrange(10, 19)
     request = usual_request(chance, names, indexes)
     if chance.random() < 0.5:
         request.session_id, request.session_epoch = chance.choice((5, (1 << 31) - 1, -5)), chance.choice((1, 1 << 30))
-        request.replica_id = chance.choice((-1, 1))
+        request.replica_id = chance.choice((-1, 1)) if version < WITHOUT_REPLICA else -1
         for topic in request.topics:
             for position in topic.partitions:
                 position.log_start_offset = chance.choice((-1, 0, 9))
@@ -66,7 +69,7 @@ def unusual_fetches(
     chance: random.Random, *, names: Sequence[str] = NAMES, indexes: Sequence[int] = INDEXES
 ) -> Iterator[bytes]:
     """What is left to the other code."""
-    version = chance.randrange(10, 13)
+    version = chance.randrange(10, 19)
     changes: tuple[dict[str, Any], ...] = (
         {"replica_id": 1},
         {"replica_id": -2},
@@ -95,5 +98,12 @@ def unusual_fetches(
 
 
 def framed(request: FetchRequest, version: int, client_id: str = "client") -> bytes:
-    """The frame of a request without its size."""
+    """The frame of a request without its size; names become ids in versions that have these."""
+    if version >= WITH_IDS:
+        for topic in request.topics:
+            topic.topic_id = id_of(topic.topic)
+        for forgotten in request.forgotten_topics_data:
+            forgotten.topic_id = id_of(forgotten.topic)
+    if version >= WITHOUT_REPLICA and request.replica_id != -1:
+        request.replica_state, request.replica_id = ReplicaState(replica_id=request.replica_id), -1
     return b"".join(request_frame(request, version, correlation_id=7, client_id=client_id))[4:]

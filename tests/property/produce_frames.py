@@ -22,10 +22,12 @@ from kctl.records.header import (
     seal,
     write_header,
 )
+from tests.property.topic_ids import id_of
 
 SIZES = (0, 1, 30, 63, 64, 65, 300)
 ODD_BYTES = (0x00, 0x01, 0x7F, 0x80, 0xFF)
 LONG_NUMBERS = (b"\x80\x00", b"\xff\xff\xff\xff\x0f", b"\xff\xff\xff\xff\x7f", b"\xff" * 9 + b"\x01", b"\x80" * 11)
+WITH_IDS = 13
 NAMES = ("orders", "a", "größe", "t" * 130)
 
 
@@ -39,7 +41,7 @@ class Frame(NamedTuple):
 
 def usual_frame(chance: random.Random, *, acks: int | None = None, is_short: bool = False) -> Frame:
     """What producers send; a short one has one batch."""
-    version = chance.randrange(3, 10)
+    version = chance.randrange(3, 14)
     names = chance.sample(NAMES[:2] if is_short else NAMES, 1 if is_short else chance.choice((1, 1, 1, 2)))
     topics = [
         TopicProduceData(
@@ -60,7 +62,10 @@ def usual_frame(chance: random.Random, *, acks: int | None = None, is_short: boo
 
 
 def framed(request: ProduceRequest, version: int, *, client_id: str = "client") -> Frame:
-    """The frame of a request."""
+    """The frame of a request; names become ids in versions that have these."""
+    if version >= WITH_IDS:
+        for topic in request.topic_data:
+            topic.topic_id = id_of(topic.name)
     frame = b"".join(request_frame(request, version, correlation_id=7, client_id=client_id))
     return Frame(version, request, frame[4:])
 

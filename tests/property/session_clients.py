@@ -9,7 +9,8 @@ from kctl.errors import ErrorCode
 from kctl.protocol import codec
 from kctl.protocol.apis.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ForgottenTopic
 from kctl.records.batch import iterate_batches
-from tests.property.fetch_frames import FLEXIBLE, framed
+from tests.property.fetch_frames import FLEXIBLE, WITH_IDS, framed
+from tests.property.topic_ids import id_of
 
 FOLLOWER_ID = 1
 
@@ -20,7 +21,7 @@ class SessionClient:
     def __init__(self, chance: random.Random, partitions: Sequence[tuple[str, int]], *, is_follower: bool) -> None:
         self.is_busy = False
         self._chance = chance
-        self._version = chance.randrange(10, 13)
+        self._version = chance.randrange(10, 19)
         self._isolation_level = 0 if is_follower else chance.choice((0, 1))
         self._is_follower = is_follower
         self._partitions = partitions
@@ -88,6 +89,8 @@ class SessionClient:
         if response.error_code:
             self._epoch = 0
         for topic in response.responses:
+            if self._version >= WITH_IDS:
+                topic.topic = next(name for name, _ in self._partitions if id_of(name) == topic.topic_id)
             for result in topic.partitions:
                 position = self._positions.get((topic.topic, result.partition_index))
                 if position is None:

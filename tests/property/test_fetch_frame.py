@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from pathlib import Path
 from types import ModuleType
+from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -18,16 +20,32 @@ from kctl.protocol.headers import decode_request_fields, encode_response_header
 from kctl.records.compiled import fetch_frame
 from kctl.records.compiled.fetch_frame import PlainFetch, read_plain_fetch
 from tests.property.examples import examples, share_of
-from tests.property.fetch_frames import NAMES, unusual_fetches, usual_fetch
+from tests.property.fetch_frames import NAMES, WITH_IDS, unusual_fetches, usual_fetch
 from tests.property.produce_frames import damaged, with_odd_numbers
+from tests.property.topic_ids import names_by_id
 from tests.property.walk_inputs import interpreted
 
 SEEDS = st.integers(0, 1 << 32)
+NAMES_BY_ID = names_by_id(NAMES)
+
+
+def read_frame(frame: bytes) -> PlainFetch | None:
+    return read_plain_fetch(frame, NAMES_BY_ID)
+
+
+def read_with(module: ModuleType, frame: bytes) -> PlainFetch | None:
+    values: PlainFetch | None = module.read_plain_fetch(frame, NAMES_BY_ID)
+    return values
 
 
 @pytest.fixture(scope="module")
 def source() -> ModuleType:
     return interpreted(str(Path(kctl.records.compiled.__file__).with_name("fetch_frame.py")))
+
+
+def topic_of(name: bytes, version: int) -> dict[str, Any]:
+    """The name or the id of a topic in a response."""
+    return {"topic_id": UUID(bytes=name)} if version >= WITH_IDS else {"topic": name.decode()}
 
 
 def reference(frame: bytes) -> PlainFetch | None:
@@ -37,8 +55,11 @@ def reference(frame: bytes) -> PlainFetch | None:
         request, end = codec.decode(FetchRequest, frame, version, offset)
     except MalformedRequest:
         return None
-    if not 10 <= version <= 12:
+    if not 10 <= version <= 18 or request.replica_state is not None:
         return None
+    if version >= WITH_IDS:
+        for topic in request.topics:
+            topic.topic = NAMES_BY_ID.get(topic.topic_id.bytes, "")
     has_session = request.session_id != 0
     is_usual = (
         (request.session_epoch > 0 if has_session else request.session_epoch == request.replica_id == -1)
@@ -49,11 +70,15 @@ def reference(frame: bytes) -> PlainFetch | None:
         and not request.forgotten_topics_data
         and not request.rack_id
         and request.cluster_id is None
+        and not any(partition.replica_directory_id.int for topic in request.topics for partition in topic.partitions)
         and end == len(frame)
     )
     if not is_usual:
         return None
-    topics = [(topic.topic.encode(), len(topic.partitions)) for topic in request.topics]
+    topics = [
+        (topic.topic_id.bytes if version >= WITH_IDS else topic.topic.encode(), len(topic.partitions))
+        for topic in request.topics
+    ]
     positions = [
         (
             topic.topic,
@@ -87,16 +112,16 @@ def reference(frame: bytes) -> PlainFetch | None:
 @examples(200)
 def test_usual_requests_are_read_as_the_decoders_read_them(source: ModuleType, seed: int) -> None:
     frame = usual_fetch(random.Random(seed))
-    found = read_plain_fetch(frame)
+    found = read_frame(frame)
     assert found is not None
-    assert found == reference(frame) == source.read_plain_fetch(frame)
+    assert found == reference(frame) == read_with(source, frame)
 
 
 @given(SEEDS)
 @examples(30)
 def test_unusual_requests_are_left_to_the_other_code(source: ModuleType, seed: int) -> None:
     for frame in unusual_fetches(random.Random(seed)):
-        assert read_plain_fetch(frame) is source.read_plain_fetch(frame) is None, frame
+        assert read_frame(frame) is read_with(source, frame) is None, frame
 
 
 @given(SEEDS)
@@ -105,8 +130,8 @@ def test_damaged_requests_are_read_alike_or_left(source: ModuleType, seed: int) 
     """What is read although a byte has changed, such as one of an offset, is what the decoders read."""
     chance = random.Random(seed)
     frame = damaged(usual_fetch(chance), chance)
-    found = read_plain_fetch(frame)
-    assert found == source.read_plain_fetch(frame)
+    found = read_frame(frame)
+    assert found == read_with(source, frame)
     if found is not None:
         assert found == reference(frame)
 
@@ -115,8 +140,8 @@ def test_damaged_requests_are_read_alike_or_left(source: ModuleType, seed: int) 
 @examples(3)
 def test_odd_numbers_at_each_place_are_read_alike_or_left(source: ModuleType, seed: int) -> None:
     for changed in with_odd_numbers(usual_fetch(random.Random(seed), names=NAMES[:2])):
-        found = read_plain_fetch(changed)
-        assert found == source.read_plain_fetch(changed)
+        found = read_frame(changed)
+        assert found == read_with(source, changed)
         if found is not None:
             assert found == reference(changed)
 
@@ -126,15 +151,15 @@ def test_odd_numbers_at_each_place_are_read_alike_or_left(source: ModuleType, se
 def test_a_request_that_is_cut_at_any_byte_is_left(source: ModuleType, seed: int) -> None:
     frame = usual_fetch(random.Random(seed))
     for size in range(len(frame)):
-        assert read_plain_fetch(frame[:size]) is source.read_plain_fetch(frame[:size]) is None
-    assert read_plain_fetch(frame + b"\0") is source.read_plain_fetch(frame + b"\0") is None
+        assert read_frame(frame[:size]) is read_with(source, frame[:size]) is None
+    assert read_frame(frame + b"\0") is read_with(source, frame + b"\0") is None
 
 
 @given(SEEDS)
 @examples(100)
 def test_responses_are_what_the_encoder_writes(source: ModuleType, seed: int) -> None:
     chance = random.Random(seed)
-    request = read_plain_fetch(usual_fetch(chance))
+    request = read_frame(usual_fetch(chance))
     assert request is not None
     version, correlation_id, _, _, session_id, _, is_committed, _, _, _, topics, positions = request
     read = [
@@ -146,7 +171,7 @@ def test_responses_are_what_the_encoder_writes(source: ModuleType, seed: int) ->
         session_id=session_id,
         responses=[
             FetchableTopicResponse(
-                topic=name.decode(),
+                **topic_of(name, version),
                 partitions=[
                     PartitionData(
                         partition_index=index,
@@ -179,5 +204,5 @@ def test_arbitrary_bytes_are_left(source: ModuleType) -> None:
     chance = random.Random(3)
     for _ in range(share_of(3_000)):
         frame = bytes((0, 1, 0, chance.randrange(14))) + chance.randbytes(chance.randrange(200))
-        assert read_plain_fetch(frame) is source.read_plain_fetch(frame) is None
-    assert read_plain_fetch(b"") is None
+        assert read_frame(frame) is read_with(source, frame) is None
+    assert read_frame(b"") is None

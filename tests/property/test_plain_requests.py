@@ -41,6 +41,7 @@ from kctl.server.handlers.produce import ProduceHandler
 from kctl.server.network.connections.channel import ThrottledReply
 from kctl.server.network.dispatch import Dispatcher, PlainHandler
 from kctl.server.peers.connections import address_of
+from kctl.server.peers.metadata import MetadataCache
 from kctl.server.replication.fetching.fetch_session import FetchPosition, FetchSession, FetchSessionCache
 from kctl.server.replication.fetching.plain_fetch import PlainFetchHandler
 from kctl.server.replication.fetching.replica_selector import ReplicaSelector
@@ -58,6 +59,7 @@ from tests.property.fetch_frames import framed as framed_fetch
 from tests.property.fetch_frames import unusual_fetches, usual_fetch, usual_request
 from tests.property.produce_frames import changed, damaged, framed, unusual_frames
 from tests.property.session_clients import SessionClient
+from tests.property.topic_ids import names_by_id
 from tests.unit.handlers.disk import Disk
 
 TOPICS: dict[str, dict[str, str]] = {
@@ -154,7 +156,7 @@ class Sender:
             timeout_ms=WAIT_MS,
             topic_data=topics,
         )
-        return framed(request, chance.randrange(3, 10), client_id=chance.choice(("", CLIENT))).content
+        return framed(request, chance.randrange(3, 14), client_id=chance.choice(("", CLIENT))).content
 
     def _topic(self, name: str) -> TopicProduceData:
         indexes = [self._chance.choice(INDEXES) for _ in range(self._chance.choice((1, 1, 1, 3)))]
@@ -268,11 +270,13 @@ def play(folder: Path, seed: int, *, is_plain: bool) -> Outcome:
         quotas = ClientQuotas(disk.configs.current, disk.clock, address_of)
         if chance.random() < 0.3:
             await quotas.replace({f"clients/{CLIENT}": chance.choice(QUOTAS)})
-        dispatcher = Dispatcher(quotas, loop.time)
-        handler = ProduceHandler(disk.replicas, disk.purgatory, RecordWork(), disk.clock)
+        dispatcher, metadata = Dispatcher(quotas, loop.time), MetadataCache()
+        metadata.names_by_id |= names_by_id(TOPICS)
+        dispatcher.topic_names = metadata.names_by_id
+        handler = ProduceHandler(disk.replicas, disk.purgatory, RecordWork(), disk.clock, metadata)
         dispatcher.register("produce", handler.handle, for_long=handler.handle_long)
         sessions, throttles = FetchSessionCache(10), ReplicationThrottles(0, disk.configs)
-        fetch = _fetch_handler(disk, sessions, throttles)
+        fetch = _fetch_handler(disk, sessions, throttles, metadata)
         dispatcher.register("fetch", fetch.handle)
         if is_plain:
             plain = PlainProduceHandler(disk.replicas, disk.purgatory, disk.clock)
@@ -285,6 +289,7 @@ def play(folder: Path, seed: int, *, is_plain: bool) -> Outcome:
                 quota=throttles.leader,
                 clock=disk.clock,
                 fetch_max_bytes=FETCH_MAX_BYTES,
+                metadata=metadata,
             )
             dispatcher.register_plain("fetch", read_plain_fetch, _counted("fetch", plain_fetch.handle, outcome))
         dispatcher.access = Grants() if chance.random() < 0.3 else EVERYTHING_ALLOWED
@@ -365,7 +370,9 @@ def _follower_state(follower: FollowerState) -> object:
     return fields, follower.last_caught_up_ms
 
 
-def _fetch_handler(disk: Disk, sessions: FetchSessionCache, throttles: ReplicationThrottles) -> FetchHandler:
+def _fetch_handler(
+    disk: Disk, sessions: FetchSessionCache, throttles: ReplicationThrottles, metadata: MetadataCache
+) -> FetchHandler:
     return FetchHandler(
         disk.replicas,
         disk.replicas._fetch_purgatory,
@@ -377,6 +384,7 @@ def _fetch_handler(disk: Disk, sessions: FetchSessionCache, throttles: Replicati
         random=random.Random(1),
         work=RecordWork(),
         fetch_max_bytes=FETCH_MAX_BYTES,
+        metadata=metadata,
     )
 
 
@@ -531,7 +539,8 @@ def test_long_sessions_have_the_same_answers(tmp_path: Path) -> None:
         disk = Disk(loop, folder)
         partitions = [disk.lead("orders", index) for index in range(LONG_SESSION)]
         sessions, throttles = FetchSessionCache(10), ReplicationThrottles(0, disk.configs)
-        fetch = _fetch_handler(disk, sessions, throttles)
+        metadata = MetadataCache()
+        fetch = _fetch_handler(disk, sessions, throttles, metadata)
         dispatcher = Dispatcher(ClientQuotas(disk.configs.current, disk.clock, address_of), loop.time)
         dispatcher.register("fetch", fetch.handle)
         outcome = Outcome()
@@ -544,6 +553,7 @@ def test_long_sessions_have_the_same_answers(tmp_path: Path) -> None:
                 quota=throttles.leader,
                 clock=disk.clock,
                 fetch_max_bytes=FETCH_MAX_BYTES,
+                metadata=metadata,
             )
             dispatcher.register_plain("fetch", read_plain_fetch, _counted("fetch", plain.handle, outcome))
         every = [

@@ -52,8 +52,28 @@ SHARE_STATE_REQUESTS = {
 TELEMETRY = {
     f"{name}{kind}" for name in ("GetTelemetrySubscriptions", "PushTelemetry") for kind in ("Request", "Response")
 }
+SINCE_KAFKA_4 = {
+    "Produce": 12,
+    "Fetch": 18,
+    "ListOffsets": 10,
+    "Metadata": 13,
+    "EndTxn": 5,
+    "WriteTxnMarkers": 2,
+    "TxnOffsetCommit": 5,
+    "DescribeLogDirs": 5,
+    "UpdateFeatures": 2,
+    "ListTransactions": 2,
+}
+"""The first version of each API that the last Kafka with ZooKeeper lacks."""
+NEWER_VERSIONS = {f"{name}{kind}": since for name, since in SINCE_KAFKA_4.items() for kind in ("Request", "Response")}
 MISSING = {
     OLDEST_JUDGE: {
+        *NEWER_VERSIONS,
+        *(
+            f"{name}{kind}"
+            for name in ("JoinGroup", "LeaveGroup", "InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn")
+            for kind in ("Request", "Response")
+        ),
         *TELEMETRY,
         *("DescribeTransactionsRequest", "DescribeTransactionsResponse"),
         *("ListTransactionsRequest", "ListTransactionsResponse"),
@@ -84,6 +104,7 @@ MISSING = {
         *HAND_WRITTEN,
     },
     LAST_WITH_ZOOKEEPER: {
+        *NEWER_VERSIONS,
         *GROUPS_OF_KAFKA_4,
         *("ReadShareGroupStateSummaryRequest", "WriteShareGroupStateRequest", "WriteShareGroupStateResponse"),
         *("ListConfigResourcesRequest", "ListConfigResourcesResponse"),
@@ -126,7 +147,7 @@ PACKAGES: dict[str, set[type]] = {
 def kafka_class(cls: type, kafka: str) -> str:
     """Where Kafka keeps its class for that message."""
     name = cls.__name__
-    if kafka == TOOLS_FOR_NEWEST:
+    if kafka == TOOLS_FOR_NEWEST and cls in KAFKA_4_RECORDS:
         package = next(package for package, classes in PACKAGES.items() if cls in classes)
         return f"org.apache.kafka.{package}.{name}"
     if cls.__module__.startswith("kctl.records"):
@@ -141,6 +162,11 @@ def kafka_class(cls: type, kafka: str) -> str:
     return f"org.apache.kafka.common.message.{name}{'Data' if definition_of(cls).key is not None else ''}"
 
 
+def is_newer(cls: type, version: int) -> bool:
+    """Whether the last Kafka with ZooKeeper lacks this version of a request or response."""
+    return version >= NEWER_VERSIONS.get(cls.__name__, version + 1)
+
+
 @pytest.mark.parametrize("kafka", [OLDEST_JUDGE, LAST_WITH_ZOOKEEPER, TOOLS_FOR_NEWEST])
 def test_kafkas_java_classes_read_and_write_the_same_bytes(kafka: str) -> None:
     if reason := why_not():
@@ -149,7 +175,12 @@ def test_kafkas_java_classes_read_and_write_the_same_bytes(kafka: str) -> None:
     requested = [
         (cls, version, random_message(cls, version, random))
         for cls, version in MESSAGES
-        if (cls in KAFKA_4_RECORDS) == (kafka == TOOLS_FOR_NEWEST) and cls.__name__ not in DRAFTS.get(kafka, ())
+        if (
+            cls in KAFKA_4_RECORDS or is_newer(cls, version)
+            if kafka == TOOLS_FOR_NEWEST
+            else cls not in KAFKA_4_RECORDS
+        )
+        if cls.__name__ not in DRAFTS.get(kafka, ())
         for _ in range(MESSAGES_PER_VERSION)
     ]
     lines = [

@@ -201,7 +201,7 @@ class Comparison:
 
     async def malformed(self) -> None:
         """Invalid and unknown ids."""
-        someone = {"producer_id": 1, "producer_epoch": 0}
+        someone: dict[str, Any] = {"producer_id": 1, "producer_epoch": 0}
         topics = [AddPartitionsToTxnTopic(name="t", partitions=[0])]
         for transactional_id, error in (("", INVALID_REQUEST), ("nobody's", INVALID_PRODUCER_ID_MAPPING)):
             added = await self._broker.call(

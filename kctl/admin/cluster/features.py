@@ -263,13 +263,13 @@ async def read_api_versions(client: ClusterClient) -> tuple[list[BrokerApis], li
 
 def compare_apis(brokers: Sequence[BrokerApis]) -> list[ComparedApi]:
     """Return all APIs of the brokers and of kctl, by key."""
-    ours = {key: api for key, api in all_apis().items() if api.versions}
+    ours = {key: api for key, api in all_apis().items() if api.sent}
     keys = sorted({*ours, *(key for broker in brokers for key in broker.ranges)})
     return [
         ComparedApi(
             key,
             ours[key].kafka_name if key in ours else OTHER_APIS.get(key, f"unknown {key}"),
-            (ours[key].versions[0], ours[key].versions[-1]) if key in ours else None,
+            (ours[key].sent[0], ours[key].sent[-1]) if key in ours else None,
             {broker.broker_id: broker.ranges.get(key) for broker in brokers},
         )
         for key in keys

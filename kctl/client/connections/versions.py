@@ -76,7 +76,7 @@ class BrokerVersions:
         """Return the highest common version.  Raises ApiError(UNSUPPORTED_VERSION)."""
         definition = definition_of(request_class)
         assert definition.key is not None
-        ours = definition.versions
+        ours = definition.sent
         name = definition.name.removesuffix("Request")
         lowest, highest = self._ranges.get(definition.key, (0, -1))
         version = min(highest, ours[-1])

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TextIO
+from typing import TYPE_CHECKING, Annotated, Literal, TextIO
 
 import typer
 
@@ -113,19 +113,40 @@ Port = Annotated[
 ]
 
 
+_IBP, _PROTOCOLS = "inter.broker.protocol.version", "group.coordinator.rebalance.protocols"
+_PROPERTIES_OF_RELEASES: dict[str, dict[str, str]] = {
+    **{release: {_IBP: release} for release in ("1.1", "2.0", "2.4")},
+    "0.11": {_IBP: "0.11.0"},
+    "3.9": {_PROTOCOLS: "classic,consumer"},
+    "4.3": {_PROTOCOLS: "classic,consumer,share,streams"},
+}
+"""What --as-version sets beside the release: what older brokers do not have, and newer ones have by default."""
+
+
 def overrides_of(
-    given: list[str], *, port: int | None, zookeeper: str | None = None, metrics_port: int | None = None
+    given: list[str],
+    *,
+    port: int | None,
+    zookeeper: str | None = None,
+    metrics_port: int | None = None,
+    as_version: str | None = None,
 ) -> dict[str, str]:
-    """Return the properties of -o and of the options that stand for properties.  Raises UsageError."""
+    """Return the properties of -o and of the options that stand for properties.  Raises UsageError.
+
+    What `as_version` stands for beside the release can be set by -o.
+    """
     overrides: dict[str, str] = {}
     for property_text in given:
         name, equals, value = property_text.partition("=")
         if not equals or not name.strip():
             raise UsageError(f"-o {property_text}: properties are given as name=value")
         overrides[name.strip()] = value
+    for name, value in _PROPERTIES_OF_RELEASES.get(as_version or "", {}).items():
+        overrides.setdefault(name, value)
     shorthands: tuple[tuple[str, str, str | None], ...] = (
         ("--port", "listeners", f"PLAINTEXT://127.0.0.1:{port}" if port is not None else None),
         ("--zookeeper", "zookeeper.connect", zookeeper),
+        ("--as-version", "served.release", as_version),
         ("--metrics-port", "metrics.port", None if metrics_port is None else str(metrics_port)),
     )
     for option, name, text in shorthands:
@@ -167,6 +188,7 @@ verbs = typer.Typer(add_completion=False)
         "kctl broker start",
         "kctl broker start --data-dir /srv/kafka --port 9092 -o num.partitions=3",
         "kctl broker start --secure --host kafka.example.com",
+        "kctl broker start --data-dir $(mktemp -d) --as-version 1.1",
         "KAFKA_LISTENERS=PLAINTEXT://:9092 kctl broker start --from-env",
         "kctl broker start --config server.properties --zookeeper zk1:2181,zk2:2181/kafka",
         "kctl broker start --config server.properties --data-dir /srv/kafka --processes 4",
@@ -210,6 +232,14 @@ def start(
     host: Annotated[
         list[str] | None,
         typer.Option("--host", metavar="NAME", help="With --secure: another host name for the certificate."),
+    ] = None,
+    as_version: Annotated[
+        Literal["0.11", "1.1", "2.0", "2.4", "2.8", "3.9", "4.3"] | None,
+        typer.Option(
+            "--as-version",
+            metavar="RELEASE",
+            help="For tests of clients: advertise and serve only the APIs and versions of this release of Kafka.",
+        ),
     ] = None,
     metrics_port: Annotated[
         int | None,
@@ -259,6 +289,10 @@ def start(
     --stop-with is for tests and scripts: the broker stops, as after SIGTERM, when that process has ended, whatever has
     ended it.  In a shell script, `--stop-with $$` is the script itself.
 
+    --as-version is for tests of clients: 0.11, 1.1, 2.0, 2.4, 2.8, 3.9 or 4.3. ApiVersions has what that release has,
+    other versions are refused, and the error codes are those of that release. It also sets
+    `inter.broker.protocol.version` for releases before 2.8, and the protocols of groups that 3.9 and 4.3 have.
+
     When the broker accepts connections, one JSON object with all addresses is written to --ready-file, which does not
     exist before, to --ready-fd, and with --format json to standard output.
     """
@@ -269,7 +303,11 @@ def start(
         file_properties=(run.secret_properties(config) if config is not None else {})
         | (_properties_of_environment(run) if from_env else {}),
         overrides=overrides_of(
-            override or [], port=None if secure else port, zookeeper=zookeeper, metrics_port=metrics_port
+            override or [],
+            port=None if secure else port,
+            zookeeper=zookeeper,
+            metrics_port=metrics_port,
+            as_version=as_version,
         ),
         embedded_zookeeper_port=embedded_zookeeper_port,
         port=port,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kctl.config.definition import Importance, at_least, known_version, prop
+from kctl.config.definition import Importance, at_least, known_version, one_of, prop
 from kctl.config.kinds import BOOLEAN, INT, LIST, PASSWORD, STRING
-from kctl.config.subjects.versions import LATEST_VERSION, VERSION_NAMES
+from kctl.config.subjects.versions import KAFKA_RELEASES, LATEST_VERSION, VERSION_NAMES
 
 
 @dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
@@ -44,6 +44,14 @@ class CoordinationProperties:
         known_version(VERSION_NAMES),
         default=LATEST_VERSION,
         doc="Version of the inter-broker protocol; raise it after all brokers have been upgraded.",
+    )
+    served_release: str | None = prop(
+        "served.release",
+        STRING,
+        one_of(*KAFKA_RELEASES),
+        default=None,
+        doc="Release of Apache Kafka whose APIs and versions the broker advertises and serves, with the error codes of "
+        "that release, for tests of clients: see --as-version of kctl broker start. Not a property of Kafka.",
     )
 
     zookeeper_connect: str | None = prop(

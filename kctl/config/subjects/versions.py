@@ -53,3 +53,7 @@ def version_rank(version: str) -> int:
         if name == release:
             return VERSION_NAMES.index(f"{release}-IV{steps - 1}")
     return VERSION_NAMES.index(name)
+
+
+KAFKA_RELEASES = ("0.11", "1.1", "2.0", "2.4", "2.8", "3.9", "4.3")
+"""Releases of Apache Kafka, oldest first, whose advertised APIs are known (kctl/server/broker/releases)."""

@@ -4,7 +4,7 @@ It is the first request of most clients, so two rules differ from all other APIs
 UNSUPPORTED_VERSION in the format of version 0 (KIP-511), and the response header is never flexible.
 
 1: throttle time.  3: flexible; name and version of the client software (KIP-511); features in tagged fields (KIP-584).
-4: also features whose lowest version is 0 (KAFKA-17011); only the client supports it.
+4: also features whose lowest version is 0 (KAFKA-17011).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from kctl.protocol.message import array, int16, int32, int64, request, response, string, struct
 
 
-@request(key=18, versions="0-4", flexible="3+", served="0-3")
+@request(key=18, versions="0-4", flexible="3+")
 class ApiVersionsRequest:
     """Allowed before authentication, once."""
 

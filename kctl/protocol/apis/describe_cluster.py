@@ -11,7 +11,7 @@ ENDPOINT_BROKERS = 1
 ENDPOINT_CONTROLLERS = 2
 
 
-@request(key=60, versions="0-2", flexible="0+", served="0")
+@request(key=60, versions="0-2", flexible="0+")
 class DescribeClusterRequest:
     """May be sent to any broker, and to any controller for the controllers."""
 

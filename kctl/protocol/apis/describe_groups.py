@@ -8,7 +8,7 @@ from __future__ import annotations
 from kctl.protocol.message import array, boolean, bytes_, int16, int32, request, response, string, struct
 
 
-@request(key=15, versions="0-6", flexible="5+", served="0-5")
+@request(key=15, versions="0-6", flexible="5+")
 class DescribeGroupsRequest:
     """Sent to the coordinator of the groups."""
 

@@ -1,6 +1,7 @@
-"""DescribeLogDirs (key 35, versions 0-4): sizes of the replicas on a broker (KIP-113).
+"""DescribeLogDirs (key 35, versions 0-5): sizes of the replicas on a broker (KIP-113).
 
-2: flexible.  3: an error of the whole response.  4: size and free space of the file system (KIP-827).  Ours serves 0-2.
+2: flexible.  3: an error of the whole response.  4: size and free space of the file system (KIP-827).
+5: whether new replicas are kept out of a directory (KIP-1066).  Ours serves 0-2.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class DescribableLogDirTopic:
     partitions: list[int] = array(partition_number)
 
 
-@request(key=35, versions="0-4", flexible="2+", served="0-2")
+@request(key=35, versions="0-5", flexible="2+", served="0-2")
 class DescribeLogDirsRequest:
     """Describes the log directories of the broker that receives it."""
 
@@ -69,9 +70,11 @@ class DescribeLogDirsResult:
     """Size of the file system; -1 if unknown."""
     usable_bytes: int = int64(versions="4+", default=-1)
     """Free space that the broker may use; -1 if unknown."""
+    is_cordoned: bool = boolean("5+", default=False, ignorable=True)
+    """Whether the directory gets no new replicas."""
 
 
-@response(key=35, versions="0-4", flexible="2+")
+@response(key=35, versions="0-5", flexible="2+")
 class DescribeLogDirsResponse:
     """All log directories of the broker; before version 3, empty without authorization."""
 

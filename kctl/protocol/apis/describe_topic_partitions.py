@@ -1,6 +1,6 @@
 """DescribeTopicPartitions (key 75, version 0): partitions with their eligible leader replicas, in pages (KIP-966).
 
-New in Kafka 3.8.  Only the client supports it.
+New in Kafka 3.8.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Cursor:
     partition_index: int = int32(is_partition=True)
 
 
-@request(key=75, versions="0", flexible="0+", served="none")
+@request(key=75, versions="0", flexible="0+")
 class DescribeTopicPartitionsRequest:
     """May be sent to any broker; topics without a name are all topics."""
 

@@ -1,4 +1,4 @@
-"""Fetch (key 1, versions 0-12): reads record batches, for consumers and follower replicas.
+"""Fetch (key 1, versions 0-18): reads record batches, for consumers and follower replicas.
 
 The broker responds when `min_bytes` are available or `max_wait_ms` have passed.  In a fetch session (KIP-227) requests
 and responses list only the partitions that changed.
@@ -6,11 +6,16 @@ and responses list only the partitions that changed.
 1: throttle time.  3: `max_bytes` for the whole response, and the order of partitions counts (KIP-74).  4: isolation
 level, last stable offset and aborted transactions (KIP-98).  5: log start offsets (KIP-107).  7: sessions (KIP-227).
 9: leader epochs (KIP-320).  10: batches may be compressed with zstd (KIP-110).  11: racks, reading from followers
-(KIP-392).  12: flexible; truncation by diverging epochs (KIP-595).
+(KIP-392).  12: flexible; truncation by diverging epochs (KIP-595).  13: topic ids instead of names (KIP-516).  15:
+`replica_state` instead of `replica_id` (KIP-903).  16: endpoints of new leaders (KIP-951).  17: directory ids
+(KIP-853).  18: high watermarks of followers (KIP-1166).
 """
 
 from __future__ import annotations
 
+from uuid import UUID
+
+from kctl.model import ZERO_UUID
 from kctl.protocol.message import (
     Records,
     array,
@@ -25,6 +30,7 @@ from kctl.protocol.message import (
     response,
     string,
     struct,
+    uuid,
 )
 
 
@@ -43,13 +49,18 @@ class FetchPartition:
     """For followers: log start offset of the follower's replica; -1 for consumers."""
     partition_max_bytes: int = int32()
     """Limit for this partition; the first batch is returned whole even if larger (KIP-74)."""
+    replica_directory_id: UUID = uuid("17+", tag=0, default=ZERO_UUID, ignorable=True)
+    """For followers of KRaft: the log directory of the replica."""
+    high_watermark: int = int64("18+", tag=1, default=0x7FFFFFFFFFFFFFFF, ignorable=True)
+    """For followers of KRaft: the high watermark that the follower knows, to be notified of a larger one."""
 
 
 @struct
 class FetchTopic:
     """The partitions of one topic."""
 
-    topic: str = string(is_topic=True)
+    topic: str = string("0-12", default="", is_topic=True, ignorable=True)
+    topic_id: UUID = uuid("13+", default=ZERO_UUID, ignorable=True)
     partitions: list[FetchPartition] = array(FetchPartition)
 
 
@@ -57,18 +68,29 @@ class FetchTopic:
 class ForgottenTopic:
     """Partitions of one topic that leave the session."""
 
-    topic: str = string(is_topic=True)
+    topic: str = string("7-12", default="", is_topic=True, ignorable=True)
+    topic_id: UUID = uuid("13+", default=ZERO_UUID, ignorable=True)
     partitions: list[int] = array(partition_number)
 
 
-@request(key=1, versions="0-12", flexible="12+")
+@struct
+class ReplicaState:
+    """The follower that fetches."""
+
+    replica_id: int = int32(default=-1)
+    replica_epoch: int = int64(default=-1)
+
+
+@request(key=1, versions="0-18", flexible="12+", sent="0-12")
 class FetchRequest:
     """Sent to the leaders, or by consumers to the preferred read replica (KIP-392)."""
 
     cluster_id: str | None = string("12+", nullable="12+", tag=0, default=None, ignorable=True)
     """Used by KRaft brokers before registration; null otherwise."""
-    replica_id: int = int32(default=-1)
+    replica_id: int = int32("0-14", default=-1)
     """Broker id of a follower, -1 for consumers, -2 for debugging tools."""
+    replica_state: ReplicaState | None = nested(ReplicaState, "15+", tag=1, default=None)
+    """Set by followers."""
     max_wait_ms: int = int32()
     """How long to wait for `min_bytes`."""
     min_bytes: int = int32()
@@ -153,11 +175,22 @@ class PartitionData:
 class FetchableTopicResponse:
     """The partitions of one topic."""
 
-    topic: str = string(is_topic=True)
+    topic: str = string("0-12", default="", is_topic=True, ignorable=True)
+    topic_id: UUID = uuid("13+", default=ZERO_UUID, ignorable=True)
     partitions: list[PartitionData] = array(PartitionData)
 
 
-@response(key=1, versions="0-12", flexible="12+")
+@struct
+class NodeEndpoint:
+    """A broker that leads one of the partitions, with its endpoint for the listener of the request."""
+
+    node_id: int = int32()
+    host: str = string()
+    port: int = int32()
+    rack: str | None = string(nullable="0+", default=None)
+
+
+@response(key=1, versions="0-18", flexible="12+")
 class FetchResponse:
     """In an incremental session, only partitions with records, an error or changed offsets."""
 
@@ -167,3 +200,5 @@ class FetchResponse:
     session_id: int = int32("7+", default=0)
     """0 if there is no session."""
     responses: list[FetchableTopicResponse] = array(FetchableTopicResponse)
+    node_endpoints: list[NodeEndpoint] = array(NodeEndpoint, "16+", tag=0, default=[], ignorable=True)
+    """The leaders that the partitions name with NOT_LEADER_OR_FOLLOWER or FENCED_LEADER_EPOCH (KIP-951)."""

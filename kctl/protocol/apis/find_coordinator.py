@@ -9,7 +9,7 @@ from __future__ import annotations
 from kctl.protocol.message import array, int8, int16, int32, request, response, string, struct
 
 
-@request(key=10, versions="0-6", flexible="3+", served="0-3")
+@request(key=10, versions="0-6", flexible="3+")
 class FindCoordinatorRequest:
     """May be sent to any broker."""
 

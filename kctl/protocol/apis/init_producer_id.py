@@ -1,7 +1,7 @@
-"""InitProducerId (key 22, versions 0-4): allocates a producer id and epoch for idempotence or transactions (KIP-98).
+"""InitProducerId (key 22, versions 0-5): allocates a producer id and epoch for idempotence or transactions (KIP-98).
 
 2: flexible.  3: `producer_id` and `producer_epoch`, to recover from errors with a new epoch (KIP-360).  4:
-PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH.
+PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH.  5: TRANSACTION_ABORTABLE (KIP-890).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from kctl.protocol.message import int16, int32, int64, request, response, string
 
 
-@request(key=22, versions="0-4", flexible="2+")
+@request(key=22, versions="0-5", flexible="2+", sent="0-4")
 class InitProducerIdRequest:
     """Sent to the transaction coordinator; without a transactional id to any broker.
 
@@ -26,7 +26,7 @@ class InitProducerIdRequest:
     """The producer's current epoch; -1 for a new producer."""
 
 
-@response(key=22, versions="0-4", flexible="2+")
+@response(key=22, versions="0-5", flexible="2+")
 class InitProducerIdResponse:
     """The producer id and epoch to use."""
 

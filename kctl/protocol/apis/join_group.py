@@ -1,13 +1,13 @@
-"""JoinGroup (key 11, versions 0-7): joins a group or rejoins it for a rebalance.
+"""JoinGroup (key 11, versions 0-9): joins a group or rejoins it for a rebalance.
 
 1: a separate rebalance timeout (KIP-62).  2: throttle time.  4: a new member gets its member id with
 MEMBER_ID_REQUIRED first and joins again (KIP-394).  5: static members (KIP-345).  6: flexible.  7: protocol type in the
-response, nullable protocol name (KIP-559).
+response, nullable protocol name (KIP-559).  8: the reason (KIP-800).  9: leaders may be told not to assign (KIP-814).
 """
 
 from __future__ import annotations
 
-from kctl.protocol.message import array, bytes_, int16, int32, request, response, string, struct
+from kctl.protocol.message import array, boolean, bytes_, int16, int32, request, response, string, struct
 
 
 @struct
@@ -19,7 +19,7 @@ class JoinGroupRequestProtocol:
     """Opaque to the broker; for consumers the subscription (kctl.protocol.consumer_protocol)."""
 
 
-@request(key=11, versions="0-7", flexible="6+")
+@request(key=11, versions="0-9", flexible="6+", sent="0-7")
 class JoinGroupRequest:
     """Sent to the group coordinator, which responds when all members have joined."""
 
@@ -35,6 +35,8 @@ class JoinGroupRequest:
     """`consumer` for consumers; must be the same for all members."""
     protocols: list[JoinGroupRequestProtocol] = array(JoinGroupRequestProtocol)
     """In order of preference; the coordinator chooses one that all members support."""
+    reason: str | None = string("8+", nullable="8+", default=None, ignorable=True)
+    """Why the member joins; for logs."""
 
 
 @struct
@@ -46,7 +48,7 @@ class JoinGroupResponseMember:
     metadata: bytes = bytes_()
 
 
-@response(key=11, versions="0-7", flexible="6+")
+@response(key=11, versions="0-9", flexible="6+")
 class JoinGroupResponse:
     """The result of the rebalance for this member."""
 
@@ -60,6 +62,8 @@ class JoinGroupResponse:
     """The chosen protocol; null or empty on an error."""
     leader: str = string()
     """Member id of the leader, which computes the assignment."""
+    skip_assignment: bool = boolean("9+", default=False)
+    """Whether the leader must keep the assignment that the group has."""
     member_id: str = string()
     members: list[JoinGroupResponseMember] = array(JoinGroupResponseMember)
     """All members for the leader; empty for the others."""

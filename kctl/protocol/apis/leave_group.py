@@ -1,6 +1,7 @@
-"""LeaveGroup (key 13, versions 0-4): removes members from a group at once.
+"""LeaveGroup (key 13, versions 0-5): removes members from a group at once.
 
 3: several members in one request, each with its own result (KIP-345), instead of `member_id`.  4: flexible.
+5: the reason (KIP-800).
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ class MemberIdentity:
     member_id: str = string()
     """Empty if the member is given by `group_instance_id` only."""
     group_instance_id: str | None = string(nullable="3+", default=None)
+    reason: str | None = string("5+", nullable="5+", default=None, ignorable=True)
+    """Why the member leaves; for logs."""
 
 
-@request(key=13, versions="0-4", flexible="4+")
+@request(key=13, versions="0-5", flexible="4+", sent="0-4")
 class LeaveGroupRequest:
     """Sent to the group coordinator by a leaving member, or by an administrator."""
 
@@ -35,7 +38,7 @@ class MemberResponse:
     error_code: int = int16()
 
 
-@response(key=13, versions="0-4", flexible="4+")
+@response(key=13, versions="0-5", flexible="4+")
 class LeaveGroupResponse:
     """The result for each member; before version 3 `error_code` is that of the only member."""
 

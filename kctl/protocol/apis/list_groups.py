@@ -8,7 +8,7 @@ from __future__ import annotations
 from kctl.protocol.message import array, int16, int32, request, response, string, struct
 
 
-@request(key=16, versions="0-5", flexible="3+", served="0-4")
+@request(key=16, versions="0-5", flexible="3+")
 class ListGroupsRequest:
     """Sent to each broker to list all groups of a cluster."""
 

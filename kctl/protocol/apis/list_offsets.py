@@ -1,8 +1,9 @@
-"""ListOffsets (key 2, versions 0-9): looks up offsets by timestamp (KIP-79).
+"""ListOffsets (key 2, versions 0-11): looks up offsets by timestamp (KIP-79).
 
 1: one offset with its timestamp instead of `old_style_offsets`.  2: isolation level (KIP-98), throttle time.  4: leader
 epochs (KIP-320).  6: flexible.  7: timestamp -3 for the record with the largest timestamp (KIP-734).  8: -4 for the
-start of the local log (KIP-405).  9: -5 for the end of what is in remote storage (KIP-1005).
+start of the local log (KIP-405).  9: -5 for the end of what is in remote storage (KIP-1005).  10: a limit for
+searches in remote storage (KIP-1075).  11: -6 for the first offset that is not in remote storage (KIP-1023).
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class ListOffsetsTopic:
     partitions: list[ListOffsetsPartition] = array(ListOffsetsPartition)
 
 
-@request(key=2, versions="0-9", flexible="6+", served="0-6")
+@request(key=2, versions="0-11", flexible="6+", sent="0-9")
 class ListOffsetsRequest:
     """Sent to the leaders of the partitions."""
 
@@ -40,6 +41,8 @@ class ListOffsetsRequest:
     isolation_level: int = int8("2+", default=0)
     """For timestamp -1: 0 gives the high watermark, 1 the last stable offset."""
     topics: list[ListOffsetsTopic] = array(ListOffsetsTopic)
+    timeout_ms: int = int32("10+", default=0, ignorable=True)
+    """How long a search in remote storage may take."""
 
 
 @struct
@@ -65,7 +68,7 @@ class ListOffsetsTopicResponse:
     partitions: list[ListOffsetsPartitionResponse] = array(ListOffsetsPartitionResponse)
 
 
-@response(key=2, versions="0-9", flexible="6+")
+@response(key=2, versions="0-11", flexible="6+")
 class ListOffsetsResponse:
     """The result for each partition."""
 

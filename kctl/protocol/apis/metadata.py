@@ -1,8 +1,9 @@
-"""Metadata (key 3, versions 0-12): the brokers, the controller, and the leader and replicas of partitions.
+"""Metadata (key 3, versions 0-13): the brokers, the controller, and the leader and replicas of partitions.
 
 1: controller, racks, internal topics.  2: cluster id (KIP-78).  3: throttle time.  4: `allow_auto_topic_creation`.  5:
 offline replicas (KIP-112).  7: leader epochs (KIP-320).  8: authorized operations (KIP-430); those of the cluster were
 removed in 11 (KIP-700).  9: flexible.  10: topic ids (KIP-516) in the response.  12: requests by topic id.
+13: an error of the whole response (KIP-1102).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ class MetadataRequestTopic:
     """Null if the topic is given by id, which versions 10 and 11 refuse."""
 
 
-@request(key=3, versions="0-12", flexible="9+", served="0-11")
+@request(key=3, versions="0-13", flexible="9+", sent="0-12")
 class MetadataRequest:
     """May be sent to any broker."""
 
@@ -77,7 +78,7 @@ class MetadataResponseTopic:
     """A bit for each operation that the client may perform, by its code; the least int32 if not requested."""
 
 
-@response(key=3, versions="0-12", flexible="9+")
+@response(key=3, versions="0-13", flexible="9+")
 class MetadataResponse:
     """The cluster metadata that this broker received from the controller."""
 
@@ -90,3 +91,5 @@ class MetadataResponse:
     topics: list[MetadataResponseTopic] = array(MetadataResponseTopic)
     cluster_authorized_operations: int = int32("8-10", default=-2147483648)
     """A bit for each operation that the client may perform, by its code; the least int32 if not requested."""
+    error_code: int = int16("13+", default=0, ignorable=True)
+    """REBOOTSTRAP_REQUIRED from a broker that has left the cluster."""

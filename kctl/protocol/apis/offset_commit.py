@@ -37,7 +37,7 @@ class OffsetCommitRequestTopic:
     partitions: list[OffsetCommitRequestPartition] = array(OffsetCommitRequestPartition)
 
 
-@request(key=8, versions="0-10", flexible="8+", served="0-8")
+@request(key=8, versions="0-10", flexible="8+")
 class OffsetCommitRequest:
     """Sent to the group coordinator."""
 

@@ -46,7 +46,7 @@ class OffsetFetchRequestGroup:
     """Null for all partitions with a committed offset."""
 
 
-@request(key=9, versions="0-10", flexible="6+", served="0-7")
+@request(key=9, versions="0-10", flexible="6+")
 class OffsetFetchRequest:
     """Sent to the group coordinator."""
 

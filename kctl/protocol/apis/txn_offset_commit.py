@@ -1,6 +1,7 @@
-"""TxnOffsetCommit (key 28, versions 0-3): stores the position of a group as part of a transaction (KIP-98).
+"""TxnOffsetCommit (key 28, versions 0-5): stores the position of a group as part of a transaction (KIP-98).
 
-2: leader epochs (KIP-320).  3: flexible; member and generation, to fence former members (KIP-447).
+2: leader epochs (KIP-320).  3: flexible; member and generation, to fence former members (KIP-447).  4:
+TRANSACTION_ABORTABLE.  5: adds the group to the transaction (KIP-890).
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class TxnOffsetCommitRequestTopic:
     partitions: list[TxnOffsetCommitRequestPartition] = array(TxnOffsetCommitRequestPartition)
 
 
-@request(key=28, versions="0-3", flexible="3+")
+@request(key=28, versions="0-5", flexible="3+", served="0-4", sent="0-3")
 class TxnOffsetCommitRequest:
     """Sent to the group coordinator after AddOffsetsToTxn; the offsets are visible once the transaction commits."""
 
@@ -60,7 +61,7 @@ class TxnOffsetCommitResponseTopic:
     partitions: list[TxnOffsetCommitResponsePartition] = array(TxnOffsetCommitResponsePartition)
 
 
-@response(key=28, versions="0-3", flexible="3+")
+@response(key=28, versions="0-5", flexible="3+")
 class TxnOffsetCommitResponse:
     """The result for each partition."""
 

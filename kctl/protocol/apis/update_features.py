@@ -1,8 +1,8 @@
-"""UpdateFeatures (key 57, versions 0-1): changes finalized features of the cluster (KIP-584).
+"""UpdateFeatures (key 57, versions 0-2): changes finalized features of the cluster (KIP-584).
 
-Sent to the active controller; brokers of a KRaft cluster forward it.  The broker serves version 0.
-
-0: flexible.  1: kinds of downgrades, validation only (KIP-778).
+Sent to the active controller; brokers of a KRaft cluster forward it.
+0: flexible.  1: kinds of downgrades, validation only (KIP-778).  2: no results; the first error is that of the
+whole request.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class FeatureUpdateKey:
     """1 upgrade only, 2 downgrade that loses nothing, 3 downgrade that may lose metadata."""
 
 
-@request(key=57, versions="0-1", flexible="0+", served="0")
+@request(key=57, versions="0-2", flexible="0+", served="0", sent="0-1")
 class UpdateFeaturesRequest:
     """Changes features; each succeeds or fails independently."""
 
@@ -42,7 +42,7 @@ class UpdatableFeatureResult:
     error_message: str | None = string(nullable="0+", default=None)
 
 
-@response(key=57, versions="0-1", flexible="0+")
+@response(key=57, versions="0-2", flexible="0+")
 class UpdateFeaturesResponse:
     """One result per feature of the request."""
 
@@ -50,4 +50,4 @@ class UpdateFeaturesResponse:
     error_code: int = int16()
     """An error of the whole request, such as NOT_CONTROLLER."""
     error_message: str | None = string(nullable="0+", default=None)
-    results: list[UpdatableFeatureResult] = array(UpdatableFeatureResult)
+    results: list[UpdatableFeatureResult] = array(UpdatableFeatureResult, "0-1", default=[], ignorable=True)

@@ -1,6 +1,6 @@
-"""WriteTxnMarkers (key 27, versions 0-1): writes commit or abort markers of transactions to partitions (KIP-98).
+"""WriteTxnMarkers (key 27, versions 0-2): writes commit or abort markers of transactions to partitions (KIP-98).
 
-1: flexible.
+1: flexible.  2: the version of the transaction (KIP-1228).
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from kctl.protocol.message import (
     array,
     boolean,
+    int8,
     int16,
     int32,
     int64,
@@ -38,9 +39,11 @@ class WritableTxnMarker:
     topics: list[WritableTxnMarkerTopic] = array(WritableTxnMarkerTopic)
     coordinator_epoch: int = int32()
     """Leader epoch of the coordinator's partition of __transaction_state; fences former coordinators."""
+    transaction_version: int = int8("2+", default=0, ignorable=True)
+    """2 if the producer gets a new epoch with each end (KIP-890): the marker has the raised epoch."""
 
 
-@request(key=27, versions="0-1", flexible="1+")
+@request(key=27, versions="0-2", flexible="1+", served="0-1", sent="0-1")
 class WriteTxnMarkersRequest:
     """Sent by a transaction coordinator to the leaders of the partitions."""
 
@@ -71,7 +74,7 @@ class WritableTxnMarkerResult:
     topics: list[WritableTxnMarkerTopicResult] = array(WritableTxnMarkerTopicResult)
 
 
-@response(key=27, versions="0-1", flexible="1+")
+@response(key=27, versions="0-2", flexible="1+")
 class WriteTxnMarkersResponse:
     """The result for each marker and partition."""
 

@@ -16,10 +16,12 @@ from kctl.records.compiled.frame import (
     read_header,
     read_no_tags,
     read_topic,
+    read_topic_id,
     write_count,
     write_header,
     write_size,
     write_topic,
+    write_topic_id,
 )
 
 PlainPosition = tuple[str, int, int, int, int, int, int]
@@ -27,7 +29,7 @@ PlainPosition = tuple[str, int, int, int, int, int, int]
 start offset, or -1.
 """
 FetchedTopic = tuple[bytes, int]
-"""Name, and how many of the partitions are of it."""
+"""Name, or from version 13 on the id, and how many of the partitions are of it."""
 PlainFetch = tuple[int, int, str, int, int, int, bool, int, int, int, list[FetchedTopic], list[PlainPosition]]
 """Version, correlation id, client id, broker id of a follower or -1, session id, session epoch, whether only committed
 transactions are read, max wait in ms, min bytes, max bytes, topics, positions.
@@ -36,43 +38,52 @@ ReadPartition = tuple[int, int, int, int, int]
 """Partition, high watermark, last stable offset, log start offset, size of the records."""
 
 FIRST_VERSION: Final = 10
-LAST_VERSION: Final = 12
+LAST_VERSION: Final = 18
 _FLEXIBLE: Final = 12
 _WITH_RACK: Final = 11
+_WITH_IDS: Final = 13
+_WITHOUT_REPLICA: Final = 15
+_NO_NAMES: Final[dict[bytes, str]] = {}
 _CONSUMER: Final = -1
 _NO_SESSION: Final = 0
 _FINAL_EPOCH: Final = -1
 _NO_REPLICA: Final = -1
 
 
-def read_plain_fetch(frame: bytes) -> PlainFetch | None:
-    """Return the values of a request that is usual; None for any other bytes."""
+def read_plain_fetch(frame: bytes, names: dict[bytes, str] = _NO_NAMES) -> PlainFetch | None:
+    """Return the values of a request that is usual; None for any other bytes.
+
+    `names` are the names of topics by their ids.
+    """
     try:
-        return _read(frame)
+        return _read(frame, names)
     except (ValueError, IndexError):
         return None
 
 
-def _read(frame: bytes) -> PlainFetch | None:
+def _read(frame: bytes, names: dict[bytes, str]) -> PlainFetch | None:
     """As above.  Raises ValueError, UnicodeDecodeError among them, and IndexError for some of the other bytes."""
     version: i64 = i64(read_i16_be(frame, 2))
     if read_i16_be(frame, 0) != 1 or version < FIRST_VERSION or version > LAST_VERSION:
         return None
     is_flexible = version >= _FLEXIBLE
     correlation_id, client_id, position = read_header(frame, is_flexible)
-    replica_id: i64 = i64(read_i32_be(frame, position))
-    max_wait_ms: i64 = i64(read_i32_be(frame, position + 4))
-    min_bytes: i64 = i64(read_i32_be(frame, position + 8))
-    max_bytes: i64 = i64(read_i32_be(frame, position + 12))
-    isolation_level: i64 = frame[position + 16]
-    session_id: i64 = i64(read_i32_be(frame, position + 17))
-    epoch: i64 = i64(read_i32_be(frame, position + 21))
+    replica_id: i64 = _CONSUMER
+    if version < _WITHOUT_REPLICA:  # Newer followers say who they are in a tagged field.
+        replica_id = i64(read_i32_be(frame, position))
+        position += 4
+    max_wait_ms: i64 = i64(read_i32_be(frame, position))
+    min_bytes: i64 = i64(read_i32_be(frame, position + 4))
+    max_bytes: i64 = i64(read_i32_be(frame, position + 8))
+    isolation_level: i64 = frame[position + 12]
+    session_id: i64 = i64(read_i32_be(frame, position + 13))
+    epoch: i64 = i64(read_i32_be(frame, position + 17))
     if replica_id < _CONSUMER or isolation_level > 1:
         return None
     has_session = session_id != _NO_SESSION
     if epoch <= 0 if has_session else (epoch != _FINAL_EPOCH or replica_id != _CONSUMER):
         return None
-    position += 25
+    position += 21
     topics: list[FetchedTopic] = []
     positions: list[PlainPosition] = []
     topic_count, position = read_count_or_none(frame, position, is_flexible)
@@ -80,7 +91,10 @@ def _read(frame: bytes) -> PlainFetch | None:
         return None
     # An element takes a byte at least, so that a wrong count ends with the frame.
     for _ in range(topic_count):
-        name, name_bytes, partition_count, position = read_topic(frame, position, is_flexible)
+        if version >= _WITH_IDS:
+            name, name_bytes, partition_count, position = read_topic_id(frame, position, names)
+        else:
+            name, name_bytes, partition_count, position = read_topic(frame, position, is_flexible)
         for _ in range(partition_count):
             partition: i64 = i64(read_i32_be(frame, position))
             leader_epoch: i64 = i64(read_i32_be(frame, position + 4))
@@ -148,7 +162,10 @@ def write_fetch_response(
     write_count(out, len(topics), is_flexible)
     at: i64 = 0
     for name, count in topics:
-        write_topic(out, name, count, is_flexible)
+        if version >= _WITH_IDS:
+            write_topic_id(out, name, count)
+        else:
+            write_topic(out, name, count, is_flexible)
         for _ in range(count):
             partition, high_watermark, last_stable, log_start, size = read[at]
             at += 1

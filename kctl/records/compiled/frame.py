@@ -41,6 +41,16 @@ def read_topic(frame: bytes, position: i64, is_flexible: bool) -> tuple[str, byt
     return name, name_bytes, count, position
 
 
+def read_topic_id(frame: bytes, position: i64, names: dict[bytes, str]) -> tuple[str, bytes, i64, i64]:
+    """As `read_topic`, for a topic that is given by its id; `names` has the names by ids."""
+    topic_id = frame[position : position + 16]
+    name = names.get(topic_id)
+    if name is None:
+        raise ValueError("unknown topic id")
+    count, position = read_count(frame, position + 16, True)
+    return name, topic_id, count, position
+
+
 def read_no_tags(frame: bytes, position: i64) -> i64:
     """Return the position after the tagged fields of a flexible version, of which there are none."""
     if frame[position] != 0:
@@ -109,6 +119,12 @@ def write_topic(out: BytesWriter, name: bytes, count: i64, is_flexible: bool) ->
         write_i16_be(out, i16(len(name)))
     out.write(name)
     write_count(out, count, is_flexible)
+
+
+def write_topic_id(out: BytesWriter, topic_id: bytes, count: i64) -> None:
+    """Write the id of a topic and the number of its partitions."""
+    out.write(topic_id)
+    write_count(out, count, True)
 
 
 def write_count(out: BytesWriter, count: i64, is_flexible: bool) -> None:

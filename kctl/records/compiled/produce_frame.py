@@ -20,10 +20,12 @@ from kctl.records.compiled.frame import (
     read_no_tags,
     read_text,
     read_topic,
+    read_topic_id,
     write_count,
     write_header,
     write_size,
     write_topic,
+    write_topic_id,
 )
 from kctl.records.compiled.walk import check_part
 
@@ -32,14 +34,16 @@ PlainBatch = tuple[str, int, int, int, int, int, int, int, int]
 of records without a key, attributes.
 """
 ProducedTopic = tuple[bytes, int]
-"""Name, and how many batches it has."""
+"""Name, or from version 13 on the id, and how many batches it has."""
 PlainProduce = tuple[int, int, str, int, int, int, str | None, list[ProducedTopic], list[PlainBatch]]
 """Version, correlation id, client id, -1 for a client, acks, timeout in ms, transactional id, topics, batches."""
 AppendedBatch = tuple[int, int, int, int]
 """Partition, base offset, time of the append in ms or -1, log start offset."""
 
 FIRST_VERSION: Final = 3
-LAST_VERSION: Final = 9
+LAST_VERSION: Final = 13
+_WITH_IDS: Final = 13
+_NO_NAMES: Final[dict[bytes, str]] = {}
 UNREAD: Final = -1
 """The number of records of a compressed batch, which is not checked."""
 _CLIENT: Final = -1
@@ -59,15 +63,18 @@ _TIME_MAX: Final = 1 << 61
 """Beyond it sums of a timestamp and a delta could exceed 64 bits."""
 
 
-def read_plain_produce(frame: bytes) -> PlainProduce | None:
-    """Return the values of a request that is usual; None for any other bytes."""
+def read_plain_produce(frame: bytes, names: dict[bytes, str] = _NO_NAMES) -> PlainProduce | None:
+    """Return the values of a request that is usual; None for any other bytes.
+
+    `names` are the names of topics by their ids.
+    """
     try:
-        return _read(frame)
+        return _read(frame, names)
     except (ValueError, IndexError):
         return None
 
 
-def _read(frame: bytes) -> PlainProduce | None:
+def _read(frame: bytes, names: dict[bytes, str]) -> PlainProduce | None:
     """As above.  Raises ValueError, UnicodeDecodeError among them, and IndexError for some of the other bytes."""
     end: i64 = len(frame)
     version: i64 = i64(read_i16_be(frame, 2))
@@ -100,7 +107,10 @@ def _read(frame: bytes) -> PlainProduce | None:
     topic_count, position = read_count(frame, position, is_flexible)
     # An element takes a byte at least, so that a wrong count ends with the frame.
     for _ in range(topic_count):
-        name, name_bytes, partition_count, position = read_topic(frame, position, is_flexible)
+        if version >= _WITH_IDS:
+            name, name_bytes, partition_count, position = read_topic_id(frame, position, names)
+        else:
+            name, name_bytes, partition_count, position = read_topic(frame, position, is_flexible)
         for _ in range(partition_count):
             partition: i64 = i64(read_i32_be(frame, position))
             size, position = read_count(frame, position + 4, is_flexible)
@@ -185,7 +195,10 @@ def write_produce_response(
     write_count(out, len(topics), is_flexible)
     at: i64 = 0
     for name, count in topics:
-        write_topic(out, name, count, is_flexible)
+        if version >= _WITH_IDS:
+            write_topic_id(out, name, count)
+        else:
+            write_topic(out, name, count, is_flexible)
         for _ in range(count):
             partition, base_offset, append_time, log_start = appended[at]
             at += 1

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from kctl.config.subjects.groups import CONSUMER_PROTOCOL, SHARE_PROTOCOL, STREAMS_PROTOCOL
 from kctl.model import GROUP_METADATA_TOPIC
 from kctl.records.compiled.fetch_frame import read_plain_fetch
 from kctl.records.compiled.produce_frame import read_plain_produce
+from kctl.server.broker.releases import REPLACED_ERRORS, ServedVersions, ranges_for_unsupported
 from kctl.server.cluster.configs.resources import ConfigResources
 from kctl.server.cluster.control.deletions import TopicDeletions
 from kctl.server.cluster.topics.internal import InternalTopicsView, OffsetsInZooKeeper
@@ -44,6 +46,7 @@ from kctl.server.handlers.describe_groups import DescribeGroupsHandler
 from kctl.server.handlers.describe_log_dirs import DescribeLogDirsHandler
 from kctl.server.handlers.describe_producers import DescribeProducersHandler
 from kctl.server.handlers.describe_share_group_offsets import DescribeShareGroupOffsetsHandler
+from kctl.server.handlers.describe_topic_partitions import DescribeTopicPartitionsHandler
 from kctl.server.handlers.describe_transactions import DescribeTransactionsHandler
 from kctl.server.handlers.describe_user_scram_credentials import DescribeUserScramCredentialsHandler
 from kctl.server.handlers.elect_leaders import ElectLeadersHandler
@@ -89,7 +92,7 @@ from kctl.server.handlers.write_txn_markers import WriteTxnMarkersHandler
 from kctl.server.network.dispatch import Dispatcher, Handler
 from kctl.server.parts.parts import BrokerParts, Foundations
 from kctl.server.peers.connections import resolves
-from kctl.server.peers.versions import has_features
+from kctl.server.peers.versions import has_features, uses_topic_ids
 from kctl.server.replication.fetching.plain_fetch import PlainFetchHandler
 from kctl.server.replication.fetching.replica_selector import ReplicaSelector
 from kctl.server.replication.plain_produce import PlainProduceHandler
@@ -97,46 +100,6 @@ from kctl.server.security.authorization.access import Authorizer
 from kctl.server.share_partitions.service import ShareService
 
 Serve = Callable[[str, Handler], None]
-VERSIONS_OF_THE_CONSUMER_PROTOCOL = {
-    "consumer_group_heartbeat": range(2),
-    "consumer_group_describe": range(2),
-    "list_groups": range(6),
-    "metadata": range(13),
-    "offset_commit": range(10),
-    "offset_fetch": range(10),
-}
-"""What members of groups of the consumer protocol need (KIP-848); Kafka 2.8 has none of the newest of these.
-
-librdkafka ends its process if a broker without version 12 of Metadata assigns it a topic whose name it does not know.
-"""
-VERSIONS_OF_SHARE_GROUPS = {
-    "share_group_heartbeat": range(1, 2),
-    "share_group_describe": range(1, 2),
-    "share_fetch": range(1, 3),
-    "share_acknowledge": range(1, 3),
-    "initialize_share_group_state": range(1),
-    "read_share_group_state": range(1),
-    "write_share_group_state": range(2),
-    "delete_share_group_state": range(1),
-    "read_share_group_state_summary": range(2),
-    "describe_share_group_offsets": range(2),
-    "alter_share_group_offsets": range(1),
-    "delete_share_group_offsets": range(1),
-    "list_groups": range(6),
-    "metadata": range(13),
-    "find_coordinator": range(7),
-}
-"""What members of share groups and their brokers need (KIP-932)."""
-
-VERSIONS_OF_STREAMS_GROUPS = {
-    "streams_group_heartbeat": range(1),
-    "streams_group_describe": range(1),
-    "list_groups": range(6),
-    "metadata": range(13),
-    "offset_commit": range(10),
-    "offset_fetch": range(10),
-}
-"""What members of streams groups need (KIP-1071)."""
 
 
 def register_handlers(
@@ -151,17 +114,13 @@ def register_handlers(
     `zookeeper_problem` returns why this broker cannot change anything in ZooKeeper; empty if it can.
     """
     protocols = base.configs.current.group_coordinator_rebalance_protocols
-    newer: dict[str, range] = {}
-    if CONSUMER_PROTOCOL in protocols:
-        newer |= VERSIONS_OF_THE_CONSUMER_PROTOCOL
-    if SHARE_PROTOCOL in protocols:
-        newer |= VERSIONS_OF_SHARE_GROUPS
-    if STREAMS_PROTOCOL in protocols:
-        newer |= VERSIONS_OF_STREAMS_GROUPS
-
-    def serve(name: str, handler: Handler) -> None:
-        dispatcher.register(name, handler, served=newer.get(name))
-
+    has_topic_ids = uses_topic_ids(base.configs.current.inter_broker_protocol_version)
+    release = base.configs.current.served_release
+    versions = ServedVersions(has_topic_ids=has_topic_ids, release=release)
+    dispatcher.versions_of, dispatcher.advertised_of = versions.of, versions.advertised
+    dispatcher.ranges_for_unsupported = partial(ranges_for_unsupported, release)
+    dispatcher.replaced_errors = REPLACED_ERRORS.get(release or "", {})
+    serve = dispatcher.register
     serve("api_versions", ApiVersionsHandler(dispatcher.api_versions, parts.features).handle)
     _register_records(dispatcher, base, parts)
     _register_cluster(serve, base, parts, zookeeper_problem)
@@ -195,8 +154,10 @@ def _register_records(dispatcher: Dispatcher, base: Foundations, parts: BrokerPa
         random=base.world.random,
         work=parts.record_work,
         fetch_max_bytes=configs.current.fetch_max_bytes,
+        metadata=metadata,
     )
-    produce = ProduceHandler(replicas, base.produce_purgatory, parts.record_work, clock)
+    dispatcher.topic_names = metadata.names_by_id
+    produce = ProduceHandler(replicas, base.produce_purgatory, parts.record_work, clock, metadata)
     dispatcher.register("produce", produce.handle, for_long=produce.handle_long)
     plain_produce = PlainProduceHandler(replicas, base.produce_purgatory, clock)
     dispatcher.register_plain("produce", read_plain_produce, plain_produce.handle)
@@ -209,6 +170,7 @@ def _register_records(dispatcher: Dispatcher, base: Foundations, parts: BrokerPa
         quota=parts.throttles.leader,
         clock=clock,
         fetch_max_bytes=configs.current.fetch_max_bytes,
+        metadata=metadata,
     )
     dispatcher.register_plain("fetch", read_plain_fetch, plain_fetch.handle)
     serve("list_offsets", ListOffsetsHandler(replicas, parts.record_work, clock).handle)
@@ -229,6 +191,7 @@ def _register_cluster(
         "metadata",
         MetadataHandler(parts.cluster_id, metadata, parts.auto_topics, base.configs, parts.control_plane.known).handle,
     )
+    serve("describe_topic_partitions", DescribeTopicPartitionsHandler(metadata).handle)
     serve("describe_cluster", DescribeClusterHandler(parts.cluster_id, metadata, zookeeper_problem).handle)
     find_coordinator = FindCoordinatorHandler(
         InternalTopicsView(metadata, parts.auto_topics),

@@ -200,6 +200,11 @@ class Broker:
         return None if self._parts is None else self._parts.replicas
 
     @property
+    def topic_names(self) -> dict[bytes, str]:
+        """The names of topics by the bytes of their ids."""
+        return self._base.metadata.names_by_id
+
+    @property
     def transactions(self) -> TransactionCoordinator | None:
         """The transaction coordinator; None before `start` has created it."""
         return None if self._parts is None else self._parts.transactions

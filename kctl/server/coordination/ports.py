@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from typing import NamedTuple, Protocol
+from uuid import UUID
 
 from kctl.errors import ErrorCode
 from kctl.records.salvage import Piece
@@ -110,4 +111,16 @@ class TopicExistence(Protocol):
 
     def has_partition(self, topic: str, partition: int) -> bool:
         """Return whether the partition exists."""
+        ...
+
+
+class TopicNames(TopicExistence, Protocol):
+    """The topics in this broker's metadata, with their ids."""
+
+    def topic_name(self, topic_id: UUID) -> str | None:
+        """Return the name of the topic with this id, or None."""
+        ...
+
+    def topic_id(self, topic: str) -> UUID:
+        """Return the topic's id; the zero id if it has none."""
         ...

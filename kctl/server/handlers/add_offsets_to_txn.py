@@ -1,4 +1,4 @@
-"""AddOffsetsToTxn (key 25, versions 0-3): a producer is about to commit offsets of a group in its transaction.
+"""AddOffsetsToTxn (key 25, versions 0-4): a producer is about to commit offsets of a group in its transaction.
 
 Adds the group's partition of `__consumer_offsets`; the commits themselves are sent to the group's coordinator, by
 TxnOffsetCommit.  While the topic does not exist, uses the partition that it will have.

@@ -1,6 +1,6 @@
-"""ApiVersions (key 18, versions 0-3): the APIs and versions that this broker serves; the first request of most clients.
+"""ApiVersions (key 18, versions 0-4): the APIs and versions that this broker serves; the first request of most clients.
 
-A version above 3 gets UNSUPPORTED_VERSION in the layout of version 0, from dispatch.  Version 3 carries the client's
+A version above 4 gets UNSUPPORTED_VERSION in the layout of version 0, from dispatch.  Version 3 carries the client's
 software name and version, which must consist of letters, digits, dots and dashes, else INVALID_REQUEST (KIP-511).  Its
 response has the finalized features and their epoch, from inter.broker.protocol.version 2.7 on (KIP-584).
 """

@@ -1,7 +1,10 @@
-"""DescribeCluster (key 60, version 0): the brokers of the cluster and its controller, without topics.  KIP-700.
+"""DescribeCluster (key 60, versions 0-2): the brokers of the cluster and its controller, without topics.  KIP-700.
 
 Contains only endpoints of the listener that accepted the connection.  While this broker cannot change anything in
 ZooKeeper, the reason is the error message, without an error code: other clients ignore it, and the rest is valid.
+
+Version notes: 1 may ask for controllers, which only controllers of KRaft answer: here MISMATCHED_ENDPOINT_TYPE, as of
+Kafka's brokers (KIP-919); 2 asks for fenced brokers, too: brokers on ZooKeeper are not fenced.
 """
 
 from __future__ import annotations
@@ -10,6 +13,8 @@ from collections.abc import Callable
 
 from kctl.errors import ErrorCode
 from kctl.protocol.apis.describe_cluster import (
+    ENDPOINT_BROKERS,
+    ENDPOINT_CONTROLLERS,
     DescribeClusterBroker,
     DescribeClusterRequest,
     DescribeClusterResponse,
@@ -30,6 +35,8 @@ class DescribeClusterHandler:
 
     def handle(self, request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
         """Serve one request and return the response."""
+        if request.endpoint_type != ENDPOINT_BROKERS:
+            return _refuse_endpoint_type(request.endpoint_type)
         is_requested = request.include_cluster_authorized_operations
         return DescribeClusterResponse(
             error_code=ErrorCode.NONE,
@@ -43,3 +50,15 @@ class DescribeClusterHandler:
             ],
             cluster_authorized_operations=authorized_cluster_operations(context) if is_requested else NOT_REQUESTED,
         )
+
+
+def _refuse_endpoint_type(endpoint_type: int) -> DescribeClusterResponse:
+    """Kafka: AuthHelper.computeDescribeClusterResponse."""
+    if endpoint_type == ENDPOINT_CONTROLLERS:
+        code, message = (
+            ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+            "The request was sent to an endpoint of type BROKER, not CONTROLLER.",
+        )
+    else:
+        code, message = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {endpoint_type}"
+    return DescribeClusterResponse(error_code=code, error_message=message, cluster_id="", brokers=[])

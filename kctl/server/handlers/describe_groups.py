@@ -1,9 +1,10 @@
-"""DescribeGroups (key 15, versions 0-5): state, protocol and members of groups.
+"""DescribeGroups (key 15, versions 0-6): state, protocol and members of groups.
 
 A group that does not exist is described as "Dead", without an error.  Metadata and assignments are empty unless the
 group is stable.
 
-Version notes: 3 authorized operations; 4 instance ids of static members.
+Version notes: 3 authorized operations; 4 instance ids of static members; 6 GROUP_ID_NOT_FOUND for a group that does not
+exist, or that is not of the classic protocol (KIP-1043).
 """
 
 from __future__ import annotations
@@ -19,11 +20,15 @@ from kctl.protocol.apis.describe_groups import (
     DescribeGroupsResponse,
 )
 from kctl.security.acls import Operation, ResourceType
+from kctl.server.coordination.groups.actions import GroupState
 from kctl.server.coordination.groups.coordinator import GroupCoordinator
 from kctl.server.loop.slices import size_of_id, sliced
 from kctl.server.requests.context import RequestContext
 from kctl.server.requests.outcomes import NOT_REQUESTED, authorized_operations
 
+FIRST_VERSION_WITH_NOT_FOUND = 6
+_SHOWN = 200
+"""The characters of a group id in a message, which would be too long with a very long one."""
 _GROUP = 4
 """How many members take as long as a group."""
 
@@ -56,8 +61,12 @@ class DescribeGroupsHandler:
         error, group = self._coordinator.describe(group_id)
         if error is not ErrorCode.NONE:
             return _failed(group_id, error)
+        is_missing = group.state is GroupState.DEAD and context.api_version >= FIRST_VERSION_WITH_NOT_FOUND
+        if is_missing:
+            error = ErrorCode.GROUP_ID_NOT_FOUND
         return DescribedGroup(
             error_code=error,
+            error_message=f"Group {group_id[:_SHOWN]} not found." if is_missing else None,
             group_id=group_id,
             group_state=group.state.value,
             protocol_type=group.protocol_type,

@@ -1,4 +1,4 @@
-"""EndTxn (key 26, versions 0-3): a producer commits or aborts its transaction.
+"""EndTxn (key 26, versions 0-4): a producer commits or aborts its transaction.
 
 The response is sent as soon as the decision is in the coordinator's log; the markers follow, and until they are written
 the producer's next requests get CONCURRENT_TRANSACTIONS.  A repeated request for the same decision succeeds.

@@ -1,4 +1,4 @@
-"""Fetch (key 1, versions 0-12): records from partitions, as slices of their segment files.
+"""Fetch (key 1, versions 0-18): records from partitions, as slices of their segment files.
 
 replication/partition_reading decides which records a reader may read; the fetch offset of a follower also reports its
 log end offset.  The response is sent when min_bytes are available, max_wait_ms have passed, or there is an error.  The
@@ -7,8 +7,13 @@ without it.  Sessions: KIP-227, replication/fetch_session.
 
 Version notes: 0-1 get message format 0 and 2-3 format 1 (replication/old_formats); 3 complete first batch; 4 isolation
 level; 5 log start offset; 6 KAFKA_STORAGE_ERROR; 7 sessions; 9 leader epochs (KIP-320); 10 zstd; 11 rack, and
-followers serve consumers; 12 flexible, last fetched epoch.
+followers serve consumers; 12 flexible, last fetched epoch; 13 topic ids, UNKNOWN_TOPIC_ID if there is none; 15
+followers name themselves in a tagged field; 17-18 fields of KRaft, which are ignored.
+
+A session has either names or ids, else FETCH_SESSION_TOPIC_ID_ERROR.  That is also the response when the topic of an id
+has been deleted, or that of an unknown id is there: the client begins a new session.
 A consumer that exceeds its quota gets an empty response, and the records do not count.  KIP-219.
+Not implemented: new leaders and their endpoints with an error (KIP-951); clients refresh their metadata.
 With a rack-aware replica.selector.class the leader redirects consumers to an in-sync replica in their rack (KIP-392).
 """
 
@@ -19,14 +24,16 @@ from collections.abc import Awaitable, Collection, Coroutine, Iterable, Sequence
 from functools import partial
 from operator import attrgetter
 from typing import Any
+from uuid import UUID
 
-from kctl.errors import ApiError
+from kctl.errors import ApiError, ErrorCode
 from kctl.limits import READ_PER_SLICE_MAX
 from kctl.model import TopicPartition
 from kctl.protocol.apis.fetch import FetchRequest, FetchResponse, FetchTopic
 from kctl.security.acls import Operation, ResourceType
 from kctl.server.loop.slices import pause, sliced, sliced_batches
 from kctl.server.network.dispatch import waiting_reply
+from kctl.server.peers.metadata import MetadataCache, is_placeholder
 from kctl.server.replication.fetching.fetch_reading import Fetch, FetchKey
 from kctl.server.replication.fetching.fetch_replies import DelayedFetch, FetchReply, respond_sliced
 from kctl.server.replication.fetching.fetch_session import (
@@ -57,6 +64,7 @@ _FULL = frozenset({FINAL_EPOCH, INITIAL_EPOCH})
 _TOPIC_OF = attrgetter("topic_partition.topic")
 _NONE: frozenset[str] = frozenset()
 FIRST_VERSION_OF_SESSIONS = 7
+FIRST_VERSION_WITH_IDS = 13
 
 
 class FetchHandler:
@@ -75,8 +83,10 @@ class FetchHandler:
         random: Random,
         work: RecordWork,
         fetch_max_bytes: int,
+        metadata: MetadataCache,
     ) -> None:
         self._replicas = replicas
+        self._metadata = metadata
         self._purgatory = purgatory
         self._sessions = sessions
         self._isr_changes = isr_changes
@@ -91,6 +101,8 @@ class FetchHandler:
         """Serve one request: return the response, or an awaitable if it has to wait."""
         now_ms = self._clock.monotonic_ms()
         try:
+            if context.api_version >= FIRST_VERSION_WITH_IDS:
+                self._set_names(request)
             session = self._session(request, context.api_version, now_ms)
             if _is_long(request, session, context):
                 return _task(self._respond_sliced(request, context, session, now_ms), context.account)
@@ -223,9 +235,11 @@ class FetchHandler:
             denied=denied,
         )
         needs_session = request.session_epoch == INITIAL_EPOCH and context.api_version >= FIRST_VERSION_OF_SESSIONS
-        return FetchReply(
-            fetch, session, partial(self._create_session, fetch) if needs_session else _no_session, context
-        )
+        ids: dict[str, UUID] = {}
+        if context.api_version >= FIRST_VERSION_WITH_IDS:
+            ids = {topic.topic: topic.topic_id for topic in request.topics} if session is None else session.topic_ids
+        create = partial(self._create_session, fetch, ids) if needs_session else _no_session
+        return FetchReply(fetch, session, create, context, ids)
 
     def _session(self, request: FetchRequest, version: int, now_ms: int) -> FetchSession | None:
         """Return the session that an incremental request continues; None for a full request."""
@@ -235,7 +249,34 @@ class FetchHandler:
             if request.session_id != NO_SESSION:
                 self._sessions.close(request.session_id)
             return None
-        return self._sessions.resume(request.session_id, request.session_epoch, now_ms)
+        session = self._sessions.resume(request.session_id, request.session_epoch, now_ms)
+        if version >= FIRST_VERSION_WITH_IDS:
+            if not session.topic_ids or not self._has_same_topics(session):
+                raise ApiError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+            session.topic_ids |= {topic.topic: topic.topic_id for topic in request.topics}
+        elif session.topic_ids:
+            raise ApiError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        return session
+
+    def _has_same_topics(self, session: FetchSession) -> bool:
+        """Return whether the ids of the session stand for the same topics as before."""
+        version = self._metadata.topics_version
+        if session.topics_version != version:
+            name_of = self._metadata.name_or_placeholder
+            if any(name_of(topic_id) != name for name, topic_id in session.topic_ids.items()):
+                return False
+            session.topics_version = version
+        return True
+
+    def _set_names(self, request: FetchRequest) -> None:
+        """Set the names that the ids of topics stand for, and the replica id."""
+        if request.replica_state is not None:
+            request.replica_id = request.replica_state.replica_id
+        name_of = self._metadata.name_or_placeholder
+        for topic in request.topics:
+            topic.topic = name_of(topic.topic_id)
+        for forgotten in request.forgotten_topics_data:
+            forgotten.topic = name_of(forgotten.topic_id)
 
     def note_follower(
         self, replica_id: int, session: FetchSession | None, positions: Sequence[FetchPosition], now_ms: int
@@ -263,7 +304,7 @@ class FetchHandler:
         if moved:
             self._replicas.partitions_moved(moved)
 
-    def _create_session(self, fetch: Fetch) -> FetchSession | None:
+    def _create_session(self, fetch: Fetch, topic_ids: dict[str, UUID]) -> FetchSession | None:
         """Return a new session for a full request, or None if the cache is full."""
         reader = fetch.reader
         session = self._sessions.create(
@@ -274,6 +315,7 @@ class FetchHandler:
         )
         if session is not None:
             session.reader, session.woken = reader.kind, self._replicas.woken_sessions
+            session.topic_ids, session.topics_version = topic_ids, self._metadata.topics_version
         return session
 
 
@@ -333,5 +375,7 @@ def _denied_topics(
     if permitted is not None:
         for position in positions:
             if position.topic_partition.topic not in permitted:
-                return context.denied(_READ, _TOPIC, map(_TOPIC_OF, positions))
+                return context.denied(
+                    _READ, _TOPIC, (name for name in map(_TOPIC_OF, positions) if not is_placeholder(name))
+                )
     return _NONE

@@ -1,4 +1,4 @@
-"""FindCoordinator (key 10, versions 0-3, and 4-6 with share groups): the broker that coordinates a group, a
+"""FindCoordinator (key 10, versions 0-6): the broker that coordinates a group, a
 transactional id or a share-partition.
 
 That is the leader of one partition of an internal topic, selected by the key.  If the topic does not exist it is

@@ -1,4 +1,4 @@
-"""InitProducerId (key 22, versions 0-4): an id and epoch for an idempotent or a transactional producer.
+"""InitProducerId (key 22, versions 0-5): an id and epoch for an idempotent or a transactional producer.
 
 Without a transactional id, any broker responds with a new id (KIP-98).  With one, its coordinator responds with the
 next epoch, which fences earlier producers of the id and aborts their transaction; until the abort is complete,

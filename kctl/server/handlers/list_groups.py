@@ -1,4 +1,4 @@
-"""ListGroups (key 16, versions 0-4, and 5 with the consumer protocol): the groups that this broker coordinates.
+"""ListGroups (key 16, versions 0-5): the groups that this broker coordinates.
 
 While a partition of the offsets topic loads, the list is incomplete and the error is COORDINATOR_LOAD_IN_PROGRESS.
 

@@ -1,4 +1,4 @@
-"""ListOffsets (key 2, versions 0-6): the offset of the first record at or after a timestamp, or a log's start or end.
+"""ListOffsets (key 2, versions 0-11): the offset of the first record at or after a timestamp, or a log's start or end.
 
 -1 means the latest offset: the high watermark, or the last stable offset for read_committed.  -2 means the earliest.  A
 timestamp after the last record gets offset -1.  Partitions listed twice get INVALID_REQUEST.  A new leader whose high
@@ -11,7 +11,9 @@ offset is the end of the log of this replica.
 A search by timestamp that has to read many records continues in a thread (requests/record_work).
 
 Version notes: 0 has a list of segment base offsets; 1 one offset with its timestamp; 2 isolation level; 4 leader
-epochs (KIP-320); 5 OFFSET_NOT_AVAILABLE, before it LEADER_NOT_AVAILABLE.
+epochs (KIP-320); 5 OFFSET_NOT_AVAILABLE, before it LEADER_NOT_AVAILABLE; 7 timestamp -3 is the first record with the
+largest timestamp (KIP-734); 8 -4 is the start of the local log, which is that of the log without remote storage
+(KIP-405); 9 and 11 -5 and -6 ask for offsets in remote storage, of which there are none.
 """
 
 from __future__ import annotations
@@ -41,6 +43,12 @@ from kctl.system.environment import Clock
 
 LATEST = -1
 EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
+FIRST_VERSIONS = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+"""Of timestamps that stand for an offset."""
 READ_COMMITTED = 1
 CONSUMER = -1
 DEBUGGING_CONSUMER = -2
@@ -111,15 +119,18 @@ class ListOffsetsHandler:
             _check_end_is_known(partition, request, version)
             result.offset = upper_bound
             leader_epoch = partition.leader_epoch
-        elif requested.timestamp == EARLIEST:
+        elif requested.timestamp < EARLIEST and version < FIRST_VERSIONS.get(requested.timestamp, version + 1):
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
+        elif requested.timestamp in {EARLIEST, EARLIEST_LOCAL}:
             result.offset = partition.log.log_start_offset
             leader_epoch = partition.log.leader_epochs.epoch_for(result.offset)
-        elif requested.timestamp < 0:
-            raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
-        else:
-            self._search(
-                partition, result, partition.log.timestamp_search(requested.timestamp, max_offset=upper_bound), lookups
-            )
+        elif requested.timestamp not in {LATEST_TIERED, EARLIEST_PENDING_UPLOAD}:
+            timestamp = requested.timestamp
+            if timestamp == MAX_TIMESTAMP:
+                timestamp = max(segment.largest_timestamp for segment in partition.log.segments)
+            if timestamp >= 0:
+                search = partition.log.timestamp_search(timestamp, max_offset=upper_bound)
+                self._search(partition, result, search, lookups)
             return
         result.leader_epoch = leader_epoch if version >= FIRST_VERSION_WITH_EPOCHS else NO_EPOCH
 

@@ -1,7 +1,9 @@
-"""ListTransactions (key 66, version 0): the transactional ids that this broker coordinates.
+"""ListTransactions (key 66, versions 0-1): the transactional ids that this broker coordinates.
 
 Empty filters match everything; unknown state names are returned.  While a partition of the state topic loads, there is
 no list, only COORDINATOR_LOAD_IN_PROGRESS.  KIP-664; newer than Kafka 2.8.
+
+Version notes: 1 transactions that have run for longer than a duration (KIP-994).
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ class ListTransactionsHandler:
     async def handle(self, request: ListTransactionsRequest, context: RequestContext) -> ListTransactionsResponse:
         """Serve one request and return the response."""
         error, unknown, found = await self._coordinator.transactions(
-            request.state_filters, set(request.producer_id_filters)
+            request.state_filters, set(request.producer_id_filters), longer_than_ms=request.duration_filter
         )
         states = [
             TransactionState(

@@ -1,4 +1,4 @@
-"""Metadata (key 3, versions 0-11, and 12 with the consumer protocol): brokers, topics and partition leaders.
+"""Metadata (key 3, versions 0-13): brokers, topics and partition leaders.
 
 Contains only endpoints of the listener that accepted the connection.  All topics: an empty list in version 0, null
 since version 1.  A topic that does not exist is created if the request and auto.create.topics.enable allow it; the
@@ -11,7 +11,8 @@ LEADER_NOT_AVAILABLE, because these exist.
 
 Version notes: 0 lists only live replicas, with REPLICA_NOT_AVAILABLE; 1 racks, controller, internal flag; 2 cluster id;
 4 the client may forbid creation; 5 offline replicas; 7 leader epochs; 8 authorized operations; 10 topic ids, in
-responses only; 12 requests by topic id: clients of the consumer protocol are assigned topics by id.  Names are no
+responses only; 12 requests by topic id: clients of the consumer protocol are assigned topics by id; 13 an error
+of the whole response, which this broker has no reason for (REBOOTSTRAP_REQUIRED).  Names are no
 secret for clients that may describe a topic; for others, and for ids without a topic, the response has the id only.
 """
 

@@ -1,11 +1,12 @@
-"""OffsetCommit (key 8, versions 0-8): commits the offsets of a group, or of a client with manual assignment.
+"""OffsetCommit (key 8, versions 0-10): commits the offsets of a group, or of a client with manual assignment.
 
 The response is sent when the commits are replicated.  A partition that does not exist, or whose metadata is too large,
 does not affect the others.
 
 Version notes: 0 stores in ZooKeeper, as consumers of 0.8 did; 1 member and generation, and optionally a commit
 timestamp; 2-4 optionally a retention time, which replaces offsets.retention.minutes; 6 leader epochs; 7 static members;
-9, with the consumer protocol, its members, which commit with their epoch (KIP-848).
+9 members of the consumer protocol, which commit with their epoch (KIP-848); 10 topic
+ids, UNKNOWN_TOPIC_ID if there is none.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Awaitable, Iterator, Mapping
 from dataclasses import replace
 
 from kctl.errors import ApiError, ErrorCode, ZooKeeperError
-from kctl.model import TopicPartition
+from kctl.model import ZERO_UUID, TopicPartition
 from kctl.protocol.apis.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -29,7 +30,7 @@ from kctl.server.coordination.groups.coordinator import GroupCoordinator, Offset
 from kctl.server.coordination.groups.events import CommitRequest
 from kctl.server.coordination.groups.offsets import OffsetAndMetadata
 from kctl.server.coordination.groups.rules.committing import java_length
-from kctl.server.coordination.ports import TopicExistence
+from kctl.server.coordination.ports import TopicNames
 from kctl.server.coordination.replies import Reply
 from kctl.server.loop.slices import Slices, started
 from kctl.server.requests.context import RequestContext
@@ -42,6 +43,9 @@ NOW = -1
 DEFAULT_RETENTION = -1
 STORED_IN_ZOOKEEPER = 0
 FIRST_WITH_MEMBER_EPOCHS = 9
+FIRST_WITH_TOPIC_IDS = 10
+_NO_TOPIC = ""
+"""In place of the name of a topic whose id is unknown."""
 
 
 class OffsetCommitHandler:
@@ -50,7 +54,7 @@ class OffsetCommitHandler:
     def __init__(
         self,
         coordinator: GroupCoordinator,
-        topics: TopicExistence,
+        topics: TopicNames,
         zookeeper: ConsumerOffsetsInZooKeeper,
         *,
         config: GroupConfig,
@@ -72,7 +76,10 @@ class OffsetCommitHandler:
         slices = Slices()
         if not context.allows(Operation.READ, ResourceType.GROUP, request.group_id):
             return await _response(request, {}, slices, missing=ErrorCode.GROUP_AUTHORIZATION_FAILED)
-        topics = (topic.name for topic in request.topics)
+        if context.api_version >= FIRST_WITH_TOPIC_IDS:
+            async for topic in slices.of(request.topics):
+                topic.name = self._topics.topic_name(topic.topic_id) or _NO_TOPIC
+        topics = (topic.name for topic in request.topics if topic.name != _NO_TOPIC)
         denied = context.denied(Operation.READ, ResourceType.TOPIC, topics)
         offsets: dict[TopicPartition, OffsetAndMetadata] = {}
         refused: dict[TopicPartition, ErrorCode] = {}
@@ -142,8 +149,11 @@ async def _response(
     response = OffsetCommitResponse(topics=[])
     for topic in request.topics:
         results: list[OffsetCommitResponsePartition] = []
-        response.topics.append(OffsetCommitResponseTopic(name=topic.name, partitions=results))
+        response.topics.append(OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=results))
+        is_unknown = topic.name == _NO_TOPIC and topic.topic_id != ZERO_UUID
         async for partition in slices.of(topic.partitions):
             error = errors.get(TopicPartition(topic.name, partition.partition_index), missing)
+            if is_unknown and missing is not ErrorCode.GROUP_AUTHORIZATION_FAILED:
+                error = ErrorCode.UNKNOWN_TOPIC_ID
             results.append(OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error))
     return response

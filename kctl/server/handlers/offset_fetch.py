@@ -1,11 +1,12 @@
-"""OffsetFetch (key 9, versions 0-7, and 8-9 with the consumer protocol): the committed offsets of a group.
+"""OffsetFetch (key 9, versions 0-10): the committed offsets of a group.
 
 A partition without a commit gets offset -1 and no error; so does every partition of a group that does not exist.
 
 Version notes: 0 reads from ZooKeeper, and a missing commit is UNKNOWN_TOPIC_OR_PARTITION there; 2 null means all
 partitions, and group-level errors move from the partitions to the top; 5 leader epochs; 7 require_stable makes
 undecided commits UNSTABLE_OFFSET_COMMIT (KIP-447); 8 several groups (KIP-709); 9 member and epoch of the consumer
-protocol, which are checked if they are present (KIP-848).
+protocol, which are checked if they are present (KIP-848); 10 topic ids, UNKNOWN_TOPIC_ID if there is none, and no
+commits of topics that have been deleted.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 
 from kctl.errors import ApiError, ErrorCode, ZooKeeperError
 from kctl.limits import DESCRIBED_BYTES_MAX, SLICE_OBJECTS
-from kctl.model import TopicPartition
+from kctl.model import ZERO_UUID, TopicPartition
 from kctl.protocol.apis.offset_fetch import (
     OffsetFetchRequest,
+    OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
@@ -27,17 +29,22 @@ from kctl.security.acls import Operation, ResourceType
 from kctl.server.coordination.groups.config import ConsumerOffsetsInZooKeeper
 from kctl.server.coordination.groups.coordinator import NO_MEMBER, OFFSET_OF_NOTHING, GroupCoordinator
 from kctl.server.coordination.groups.offsets import OffsetAndMetadata
-from kctl.server.coordination.ports import TopicExistence
+from kctl.server.coordination.ports import TopicNames
 from kctl.server.loop.slices import pause, sliced, sliced_batches
 from kctl.server.requests.context import RequestContext
 
 STORED_IN_ZOOKEEPER = 0
 FIRST_WITH_TOP_LEVEL_ERROR = 2
 FIRST_WITH_SEVERAL_GROUPS = 8
+FIRST_WITH_TOPIC_IDS = 10
+
+_GROUP = 10
+"""How many partitions take as long as a group."""
 
 GroupMember = tuple[str | None, int]
 """Id and epoch of a member of the consumer protocol."""
 Committed = tuple[ErrorCode, OffsetAndMetadata]
+_UNKNOWN_ID: Committed = (ErrorCode.UNKNOWN_TOPIC_ID, OFFSET_OF_NOTHING)
 _DENIED: Committed = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, OFFSET_OF_NOTHING)
 
 
@@ -45,7 +52,7 @@ class OffsetFetchHandler:
     """Serves OffsetFetch requests.  Owner: event loop."""
 
     def __init__(
-        self, coordinator: GroupCoordinator, topics: TopicExistence, zookeeper: ConsumerOffsetsInZooKeeper
+        self, coordinator: GroupCoordinator, topics: TopicNames, zookeeper: ConsumerOffsetsInZooKeeper
     ) -> None:
         self._coordinator = coordinator
         self._topics = topics
@@ -61,16 +68,50 @@ class OffsetFetchHandler:
 
     async def _several_groups(self, request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
         response = OffsetFetchResponse(groups=[])
-        async for group in sliced(request.groups, SLICE_OBJECTS):
-            asked = OffsetFetchRequest(
-                group_id=group.group_id, topics=group.topics, require_stable=request.require_stable
-            )
+        async for group in sliced(request.groups, SLICE_OBJECTS, _objects_in):
+            topics, unknown = group.topics, list[OffsetFetchResponseTopic]()
+            if context.api_version >= FIRST_WITH_TOPIC_IDS:
+                topics, unknown = await self._named(topics)
+            asked = OffsetFetchRequest(group_id=group.group_id, topics=topics, require_stable=request.require_stable)
             result = self._one_group(asked, context, (group.member_id, group.member_epoch))
             fetched = await result if isinstance(result, Awaitable) else result
+            if context.api_version >= FIRST_WITH_TOPIC_IDS:
+                if fetched.error_code == ErrorCode.NONE:
+                    fetched.topics += unknown
+                await self._add_ids(fetched, keeps_deleted=group.topics is not None)
             response.groups.append(
                 OffsetFetchResponseGroup(group_id=group.group_id, topics=fetched.topics, error_code=fetched.error_code)
             )
         return response
+
+    async def _named(
+        self, topics: list[OffsetFetchRequestTopic] | None
+    ) -> tuple[list[OffsetFetchRequestTopic] | None, list[OffsetFetchResponseTopic]]:
+        """Return the topics with the names that their ids stand for, and the response for those without one."""
+        if topics is None:
+            return None, []
+        known: list[OffsetFetchRequestTopic] = []
+        unknown: list[OffsetFetchResponseTopic] = []
+        async for topic in sliced(topics, SLICE_OBJECTS, _size_of):
+            name = self._topics.topic_name(topic.topic_id)
+            if name is not None:
+                topic.name = name
+                known.append(topic)
+                continue
+            missing = {TopicPartition("", index): _UNKNOWN_ID for index in topic.partition_indexes}
+            partitions = [partition for _, partition in _partitions(missing)]
+            unknown.append(OffsetFetchResponseTopic(topic_id=topic.topic_id, partitions=partitions))
+        return known, unknown
+
+    async def _add_ids(self, fetched: OffsetFetchResponse, *, keeps_deleted: bool) -> None:
+        """Set the ids of topics; without `keeps_deleted`, leave out those that have none."""
+        kept: list[OffsetFetchResponseTopic] = []
+        async for topic in sliced(fetched.topics, SLICE_OBJECTS):
+            if topic.topic_id == ZERO_UUID:
+                topic.topic_id = self._topics.topic_id(topic.name)
+            if keeps_deleted or topic.topic_id != ZERO_UUID:
+                kept.append(topic)
+        fetched.topics = kept
 
     def _one_group(
         self, request: OffsetFetchRequest, context: RequestContext, member: GroupMember
@@ -180,6 +221,14 @@ class OffsetFetchHandler:
         if offset is None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, OFFSET_OF_NOTHING
         return ErrorCode.NONE, OffsetAndMetadata(offset=offset)
+
+
+def _objects_in(group: OffsetFetchRequestGroup) -> int:
+    return _GROUP + sum(map(_size_of, group.topics or ()))
+
+
+def _size_of(topic: OffsetFetchRequestTopic) -> int:
+    return 1 + len(topic.partition_indexes)
 
 
 def _requested(topics: Iterable[OffsetFetchRequestTopic]) -> Iterator[TopicPartition]:

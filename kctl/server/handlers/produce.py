@@ -1,4 +1,4 @@
-"""Produce (key 0, versions 0-9): appends record batches to partitions that this broker leads.
+"""Produce (key 0, versions 0-13): appends record batches to partitions that this broker leads.
 
 acks 0: no response; on an error the connection is closed, because there is no other way to report it.
 acks 1: responds after the local append, and after the flush if flush.messages requires one.  acks -1: responds when the
@@ -14,7 +14,8 @@ them one producer id, else INVALID_PRODUCER_ID_MAPPING; either error is that of 
 refused by the partition, by its epoch.
 
 Version notes: 0-2 carry message formats 0 and 1, which are stored as 2 (records/conversion); 3 transactional id; 5 log
-start offset; 7 zstd; 8 errors of single records.
+start offset; 7 zstd; 8 errors of single records; 13 topic ids,
+UNKNOWN_TOPIC_ID if there is none.
 For a codec that does not exist the error is UNSUPPORTED_COMPRESSION_TYPE, and INVALID_RECORD for a partition without
 records, in which Kafka 2.8 fails with UNKNOWN_SERVER_ERROR or closes the connection, so that producers try again.  It
 is INVALID_RECORD for records that cannot be decompressed or read as well, where Kafka fails with UNKNOWN_SERVER_ERROR.
@@ -23,7 +24,8 @@ and fails otherwise.  A timestamp of more than 64 bits is INVALID_TIMESTAMP; Kaf
 Refused, and accepted by Kafka: magic 0 or 1 without a whole message, zstd in versions 0-2, a wrong checksum of the
 content of an lz4 frame.  The bit for LogAppendTime is refused without errors of single records.  A compressed batch
 that claims more than RECORDS_PER_BATCH_MAX records is MESSAGE_TOO_LARGE.
-Not implemented: the check that a partition was added to the transaction (KIP-890).
+Not implemented: the check that a partition was added to the transaction (KIP-890), and new leaders with an error
+(KIP-951): clients refresh their metadata.
 """
 
 from __future__ import annotations
@@ -31,7 +33,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from functools import partial
-from operator import attrgetter
 
 from kctl.errors import ApiError, ErrorCode
 from kctl.limits import APPENDED_INLINE_BYTES_MAX, HANDLED_AT_ONCE_BYTES_MAX
@@ -52,8 +53,13 @@ from kctl.security.acls import Operation, ResourceType
 from kctl.server.loop.slices import pause, sliced
 from kctl.server.loop.tasks import in_thread
 from kctl.server.network.dispatch import waiting_reply
+from kctl.server.peers.metadata import MetadataCache, is_placeholder
 from kctl.server.replication.partition import Partition
-from kctl.server.replication.plain_produce import APPENDS_PER_SLICE_MAX, WATCHERS_PER_APPEND
+from kctl.server.replication.plain_produce import (
+    APPENDS_PER_SLICE_MAX,
+    FIRST_VERSION_WITH_IDS,
+    WATCHERS_PER_APPEND,
+)
 from kctl.server.replication.produce_results import ALL_IN_SYNC, note_failure, raise_failures, refuse, respond_or_wait
 from kctl.server.replication.produce_waits import UncommittedAppend, fail_append
 from kctl.server.replication.replica_manager import ReplicaManager
@@ -73,7 +79,6 @@ _ATTRIBUTES = ATTRIBUTES_POSITION + 1
 """The byte with the flags."""
 _PRODUCER_ID = slice(43, 51)
 _SLICE_COST = HANDLED_AT_ONCE_BYTES_MAX // 2
-_NAME_OF = attrgetter("name")
 _NONE: frozenset[str] = frozenset()
 INTERNAL_WRITER = "__admin_client"
 """The only client id that may produce to internal topics; Kafka's AdminUtils.AdminClientId."""
@@ -83,9 +88,15 @@ class ProduceHandler:
     """Serves Produce requests.  Owner: event loop."""
 
     def __init__(
-        self, replicas: ReplicaManager, purgatory: Purgatory[TopicPartition], work: RecordWork, clock: Clock
+        self,
+        replicas: ReplicaManager,
+        purgatory: Purgatory[TopicPartition],
+        work: RecordWork,
+        clock: Clock,
+        metadata: MetadataCache,
     ) -> None:
         self._replicas = replicas
+        self._metadata = metadata
         self._purgatory = purgatory
         self._work = work
         self._clock = clock
@@ -94,6 +105,7 @@ class ProduceHandler:
         self, request: ProduceRequest, context: RequestContext
     ) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
         """Serve one request: return the response, an awaitable of it, or None for acks=0."""
+        self._set_names(request, context)
         refusal = _refusal_of_transaction(request, context)
         if refusal is not None:
             return self._refuse_all(request, refusal)
@@ -112,11 +124,17 @@ class ProduceHandler:
 
         Its records are not overwritten, so that they are not copied.
         """
+        self._set_names(request, context)
         refusal = _refusal_of_transaction(request, context)
         if refusal is not None:
             return self._refuse_all(request, refusal)
         appends = _Appends(request, context, are_records_kept=True)
         return await self._append_sliced(appends, _slices(request.topic_data))
+
+    def _set_names(self, request: ProduceRequest, context: RequestContext) -> None:
+        if context.api_version >= FIRST_VERSION_WITH_IDS:
+            for topic in request.topic_data:
+                topic.name = self._metadata.name_or_placeholder(topic.topic_id)
 
     async def _append_sliced(
         self, appends: _Appends, slices: Iterable[Sequence[TopicProduceData]]
@@ -152,10 +170,11 @@ class ProduceHandler:
         for topic in topics:
             if permitted is not None and topic.name not in permitted:
                 # All together, so that a topic that is listed twice is checked once.
-                denied, permitted = appends.context.denied(_WRITE, _TOPIC, map(_NAME_OF, topics)), None
+                names = [topic.name for topic in topics if not is_placeholder(topic.name)]
+                denied, permitted = appends.context.denied(_WRITE, _TOPIC, names), None
             traffic = self._replicas.traffic.found(topic.name)
             results: list[PartitionProduceResponse] = []
-            responses.append(_topic_response(name=topic.name, partition_responses=results))
+            responses.append(_topic_response(name=topic.name, topic_id=topic.topic_id, partition_responses=results))
             for data in topic.partition_data:
                 partition_result = _partition_response(index=data.index, error_code=_NO_ERROR, base_offset=-1)
                 results.append(partition_result)
@@ -313,7 +332,9 @@ class ProduceHandler:
                 PartitionProduceResponse(index=data.index, error_code=error.code, base_offset=-1)
                 for data in topic.partition_data
             ]
-            response.responses.append(TopicProduceResponse(name=topic.name, partition_responses=results))
+            response.responses.append(
+                TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=results)
+            )
             for partition_result in results:
                 refuse(partition_result, error)
         if request.acks == 0:
@@ -326,6 +347,8 @@ class ProduceHandler:
             raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS)
         if topic in INTERNAL_TOPICS and appends.context.client_id != INTERNAL_WRITER:
             raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION)
+        if is_placeholder(topic):
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
         return self._replicas.partition(topic, index)
 
 
@@ -416,12 +439,13 @@ def _slices(topics: Iterable[TopicProduceData]) -> Iterator[list[TopicProduceDat
     some: list[TopicProduceData] = []
     cost = 0
     for topic in topics:
-        current = TopicProduceData(name=topic.name, partition_data=[])
+        current = TopicProduceData(name=topic.name, topic_id=topic.topic_id, partition_data=[])
         some.append(current)
         for data in topic.partition_data:
             if cost >= _SLICE_COST:
                 yield some
-                cost, current = 0, TopicProduceData(name=topic.name, partition_data=[])
+                cost = 0
+                current = TopicProduceData(name=topic.name, topic_id=topic.topic_id, partition_data=[])
                 some = [current]
             current.partition_data.append(data)
             size = len(data.records) if isinstance(data.records, memoryview) else 0

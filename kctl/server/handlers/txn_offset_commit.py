@@ -1,4 +1,4 @@
-"""TxnOffsetCommit (key 28, versions 0-3): a producer commits offsets of a group in its transaction.
+"""TxnOffsetCommit (key 28, versions 0-4): a producer commits offsets of a group in its transaction.
 
 Sent to the group's coordinator.  The commits become visible with the transaction's commit marker, or never; meanwhile
 OffsetFetch with require_stable gets UNSTABLE_OFFSET_COMMIT.  A partition that does not exist, or whose metadata is too

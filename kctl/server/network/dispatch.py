@@ -14,10 +14,10 @@ import logging
 import os
 import struct
 import weakref
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from types import CoroutineType
 from typing import Any
 
@@ -25,6 +25,7 @@ from kctl.errors import ErrorCode, MalformedRequest, UnansweredRequestFailed
 from kctl.limits import HANDLED_AT_ONCE_BYTES_MAX, Subject, bound
 from kctl.protocol import codec, registry
 from kctl.protocol.apis.api_versions import ApiVersion, ApiVersionsResponse
+from kctl.protocol.apis.produce import ProduceResponse
 from kctl.protocol.headers import RequestHeader, decode_request_fields
 from kctl.records.compiled import walk_is_compiled
 from kctl.server.loop.slices import held, pause, release_message
@@ -139,7 +140,9 @@ PlainHandler = Callable[
 """Takes a request, its frame and the quotas of its client, None for a client without quotas; returns the reply, or a
 function that returns what Handler returns, or None, if nothing was done, for a request that Handler serves.
 """
-_Plain = tuple[str, "Callable[[bytes], PlainRequest | None]", PlainHandler]
+PlainReader = Callable[[bytes, dict[bytes, str]], "PlainRequest | None"]
+"""Takes a frame and the names of topics by their ids."""
+_Plain = tuple[str, PlainReader, PlainHandler]
 """Name of the API, reader and handler."""
 
 
@@ -156,6 +159,16 @@ class Dispatcher:
         """`now_s` returns the time of the event loop in seconds."""
         self.access: AccessControl = EVERYTHING_ALLOWED
         """Decides on the requests of all clients; set before the first connection is accepted."""
+        self.versions_of: Callable[[registry.Api], range] = attrgetter("served")
+        """Returns the versions of an API that are served; set before the first handler is registered."""
+        self.advertised_of: Callable[[registry.Api], range] = attrgetter("served")
+        """Returns the versions of an API that ApiVersions names, which may be fewer than are served."""
+        self.ranges_for_unsupported: Callable[[list[ApiVersion]], list[ApiVersion]] = list
+        """Returns which of all ranges are sent to a client whose version of ApiVersions is not served."""
+        self.replaced_errors: Mapping[int, int] = {}
+        """Error codes of Produce that are sent as others."""
+        self.topic_names: dict[bytes, str] = {}
+        """The names of topics by the bytes of their ids, for requests that are read into flat values."""
         self.recorder: RequestRecorder | None = None
         """Records requests for metrics; set before the first connection is accepted."""
         self.latest_api = ""
@@ -168,25 +181,23 @@ class Dispatcher:
         self._long_handlers: dict[int, Handler] = {}
         self._plain: dict[int, _Plain] = {}
         self._api_versions: list[ApiVersion] = []
+        self._advertised_count = 0
         self._tasks: set[asyncio.Future[Any]] = set()
         self._long_encoding = asyncio.Lock()
 
-    def register(
-        self, api_name: str, handler: Handler, *, for_long: Handler | None = None, served: range | None = None
-    ) -> None:
-        """Register the handler of an API, for the versions in the registry, or for others.
+    def register(self, api_name: str, handler: Handler, *, for_long: Handler | None = None) -> None:
+        """Register the handler of an API.
 
         `for_long` handles requests that are decoded in a thread, whose records are not overwritten afterwards.
         """
         api = registry.api_named(api_name)
-        if served is not None:
-            api = replace(api, served=served)
+        api = replace(api, served=self.versions_of(api))
+        if not api.served:
+            return
         self._handlers[api.key] = (api, handler, partial(self._encode, api), api.key not in EXEMPT_KEYS)
         self._long_handlers[api.key] = for_long or handler
 
-    def register_plain(
-        self, api_name: str, read: Callable[[bytes], PlainRequest | None], handler: PlainHandler
-    ) -> None:
+    def register_plain(self, api_name: str, read: PlainReader, handler: PlainHandler) -> None:
         """Register a handler of those requests of an API that `read` returns as flat values; the API has another one,
         too.
 
@@ -202,10 +213,12 @@ class Dispatcher:
 
     def api_versions(self) -> list[ApiVersion]:
         """Return the served APIs, by ascending key; the list is shared by all responses."""
-        if len(self._api_versions) != len(self._handlers):
+        if self._advertised_count != len(self._handlers):
+            self._advertised_count = len(self._handlers)
             self._api_versions = [
-                ApiVersion(api_key=key, min_version=api.served[0], max_version=api.served[-1])
+                ApiVersion(api_key=key, min_version=versions[0], max_version=versions[-1])
                 for key, (api, *_) in sorted(self._handlers.items(), key=itemgetter(0))
+                if (versions := self.advertised_of(api))
             ]
         return self._api_versions
 
@@ -287,7 +300,7 @@ class Dispatcher:
         api_name, read, handle = plain
         quotas, client = self._quotas, None
         began_s = self._now_s() if quotas.has_limits else 0.0
-        request = read(bytes(frame))
+        request = read(bytes(frame), self.topic_names)
         if request is None:
             return _NOT_PLAIN
         version, correlation_id, client_id, replica_id = request[:4]
@@ -470,6 +483,8 @@ class Dispatcher:
             chunks, context.successes = response
             size = _size_of(chunks)
         elif response is not None:
+            if self.replaced_errors and api.key == PRODUCE_KEY:
+                _replace_errors(response, self.replaced_errors)
             chunks, size = _sized_response(api, context, response)
         reply: Reply = chunks
         limited = context.limited
@@ -508,8 +523,15 @@ class Dispatcher:
 
         KIP-511.
         """
-        response = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=self.api_versions())
+        ranges = self.ranges_for_unsupported(self.api_versions())
+        response = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=ranges)
         return framed_response(api, request, response)
+
+
+def _replace_errors(response: ProduceResponse, codes: Mapping[int, int]) -> None:
+    for topic in response.responses:
+        for partition in topic.partition_responses:
+            partition.error_code = codes.get(partition.error_code, partition.error_code)
 
 
 def _settled(

@@ -16,6 +16,12 @@ from kctl.model import LEADER_DURING_DELETE, ZERO_UUID, Endpoint, TopicPartition
 from kctl.protocol.apis.update_metadata import UpdateMetadataPartitionState, UpdateMetadataRequest
 
 UNKNOWN_CONTROLLER = -1
+_PLACEHOLDER = "\0"
+
+
+def is_placeholder(topic: str) -> bool:
+    """Return whether this stands for a topic id that is unknown."""
+    return topic[:1] == _PLACEHOLDER
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +104,8 @@ class MetadataCache:
         self.brokers: dict[int, LiveBroker] = {}
         self._topics: dict[str, dict[int, PartitionInfo]] = {}
         self._topic_ids: dict[str, UUID] = {}
-        self._names: dict[UUID, str] = {}
+        self.names_by_id: dict[bytes, str] = {}
+        """The names of topics by the bytes of their ids; always this object, which readers of requests keep."""
         self._partition_count = 0
         self.topics_version = 0
         """Increases whenever a topic is created or deleted, or gets partitions."""
@@ -130,9 +137,14 @@ class MetadataCache:
         deleted: list[TopicPartition] = []
         for name, topic in update.topics.items():
             if topic.topic_id != ZERO_UUID:
-                self.topics_version += self._topic_ids.get(name) != topic.topic_id
-                self._topic_ids[name] = topic.topic_id
-                self._names[topic.topic_id] = name
+                former = self._topic_ids.get(name)
+                if former != topic.topic_id:
+                    self.topics_version += 1
+                    if former is not None:
+                        # Whoever has the id of the topic before must not write to this one.
+                        self.names_by_id.pop(former.bytes, None)
+                    self._topic_ids[name] = topic.topic_id
+                    self.names_by_id[topic.topic_id.bytes] = name
             if topic.changed:
                 known = self._topics.get(name)
                 count = len(known or ())
@@ -158,7 +170,7 @@ class MetadataCache:
             self._topics.pop(topic, None)
             topic_id = self._topic_ids.pop(topic, None)
             if topic_id is not None:
-                self._names.pop(topic_id, None)
+                self.names_by_id.pop(topic_id.bytes, None)
 
     @property
     def topics(self) -> Collection[str]:
@@ -201,7 +213,11 @@ class MetadataCache:
 
     def topic_name(self, topic_id: UUID) -> str | None:
         """Return the name of the topic with this id, or None."""
-        return self._names.get(topic_id)
+        return self.names_by_id.get(topic_id.bytes)
+
+    def name_or_placeholder(self, topic_id: UUID) -> str:
+        """Return the name of the topic with this id, or one that no topic has; see `is_placeholder`."""
+        return self.names_by_id.get(topic_id.bytes) or _PLACEHOLDER + topic_id.hex
 
     def has_leaders(self, topic: str, partition_count: int) -> bool:
         """Return whether the topic has at least `partition_count` partitions, each with a live leader."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from typing import Any
+from uuid import UUID
 
 from kctl.errors import ApiError, ErrorCode
 from kctl.limits import Subject, bound
@@ -58,6 +59,7 @@ an append.
 """
 _WRITE, _TOPIC = Operation.WRITE, ResourceType.TOPIC
 _NOTHING = -1
+FIRST_VERSION_WITH_IDS = 13
 
 Finish = Callable[[RequestContext], Any]
 """Returns for a request that has been performed what a handler returns."""
@@ -300,9 +302,12 @@ def _response(
             fail_append(result, error)
         results.append(result)
     rest = iter(results)
-    return ProduceResponse(
-        responses=[
-            TopicProduceResponse(name=name.decode(), partition_responses=[next(rest) for _ in range(count)])
-            for name, count in request[7]
-        ]
-    )
+    response = ProduceResponse(responses=[])
+    for name, count in request[7]:
+        topic = TopicProduceResponse(partition_responses=[next(rest) for _ in range(count)])
+        if request[0] >= FIRST_VERSION_WITH_IDS:
+            topic.topic_id = UUID(bytes=name)
+        else:
+            topic.name = name.decode()
+        response.responses.append(topic)
+    return response

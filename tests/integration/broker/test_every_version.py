@@ -42,6 +42,7 @@ from kctl.protocol.apis.describe_configs import DescribeConfigsRequest, Describe
 from kctl.protocol.apis.describe_delegation_token import DescribeDelegationTokenRequest
 from kctl.protocol.apis.describe_groups import DescribeGroupsRequest
 from kctl.protocol.apis.describe_log_dirs import DescribeLogDirsRequest
+from kctl.protocol.apis.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from kctl.protocol.apis.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
 from kctl.protocol.apis.elect_leaders import ElectLeadersRequest
 from kctl.protocol.apis.expire_delegation_token import ExpireDelegationTokenRequest
@@ -62,7 +63,7 @@ from kctl.protocol.apis.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from kctl.protocol.apis.offset_delete import OffsetDeleteRequest
-from kctl.protocol.apis.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from kctl.protocol.apis.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopic
 from kctl.protocol.apis.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
@@ -151,10 +152,14 @@ REQUESTS: dict[str, Make] = {
             )
         ],
     ),
-    "offset_fetch": lambda v: OffsetFetchRequest(
-        group_id="every", topics=[OffsetFetchRequestTopic(name=TOPIC, partition_indexes=[0, 1])]
+    "offset_fetch": lambda v: (
+        OffsetFetchRequest(group_id="every", topics=[OffsetFetchRequestTopic(name=TOPIC, partition_indexes=[0, 1])])
+        if v < 8
+        else OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="every", topics=None)])
     ),
-    "find_coordinator": lambda v: FindCoordinatorRequest(key="every"),
+    "find_coordinator": lambda v: (
+        FindCoordinatorRequest(key="every") if v < 4 else FindCoordinatorRequest(coordinator_keys=["every"])
+    ),
     "join_group": lambda v: JoinGroupRequest(
         group_id=f"join-{v}",  # its own: a member of the same group would wait for that of the version before
         session_timeout_ms=6000,
@@ -254,6 +259,7 @@ REQUESTS: dict[str, Make] = {
         deletions=[ScramCredentialDeletion(name="nobody", mechanism=1)], upsertions=[]
     ),
     "update_features": lambda v: UpdateFeaturesRequest(feature_updates=[]),
+    "describe_topic_partitions": lambda v: DescribeTopicPartitionsRequest(topics=[TopicRequest(name=TOPIC)]),
 }
 
 

@@ -16,6 +16,7 @@ from kazoo.client import KazooClient
 
 from kctl.client.connections.asyncio_transport import AsyncioConnection, AsyncioTransport
 from kctl.protocol import registry
+from kctl.server.broker.releases import versions_of_release
 from tests.peers import probe
 from tests.peers.apache_kafka import OLDEST_JUDGE, apache_kafka
 from tests.peers.embedded_zookeeper import embedded_zookeeper
@@ -140,7 +141,8 @@ async def _play(bootstrap: str, cases: Sequence[Case]) -> list[Any]:
     try:
         for case in cases:
             api = registry.api_of(type(case.request))
-            version = api.served[-1] if case.version is None else case.version
+            of_judge = versions_of_release("2.8").get(api.key, api.served)
+            version = min(api.served[-1], of_judge[-1]) if case.version is None else case.version
             responses.append(await connection.send(case.request, api.response, version=version))
     finally:
         await connection.close()

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from kctl.errors import ErrorCode, ZooKeeperError
+from kctl.model import ZERO_UUID
 from kctl.protocol import codec, registry
 from kctl.protocol.apis.delete_groups import DeleteGroupsRequest
 from kctl.protocol.apis.describe_groups import DescribeGroupsRequest
@@ -27,7 +29,7 @@ from kctl.protocol.apis.offset_delete import (
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
-from kctl.protocol.apis.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from kctl.protocol.apis.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopic
 from kctl.protocol.apis.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from kctl.server.coordination.ports import CoordinatorNode
 from kctl.server.handlers.delete_groups import DeleteGroupsHandler
@@ -59,10 +61,18 @@ from tests.unit.groups.world import subscription
 
 
 class Topics:
-    """ports.TopicExistence: topic "t" has partitions 0 and 1."""
+    """ports.TopicNames: topic "t" has partitions 0 and 1."""
+
+    topic_id_of_t = UUID(int=7)
 
     def has_partition(self, topic: str, partition: int) -> bool:
         return topic == "t" and partition in {0, 1}
+
+    def topic_name(self, topic_id: UUID) -> str | None:
+        return "t" if topic_id == self.topic_id_of_t else None
+
+    def topic_id(self, topic: str) -> UUID:
+        return self.topic_id_of_t if topic == "t" else ZERO_UUID
 
 
 class OldOffsets:
@@ -199,7 +209,48 @@ def test_offset_commit_with_the_maximum_retention_never_expires(version: int) ->
     on_a_broker(play)
 
 
-@for_rows("version", range(8))
+def commit_by_id(*topic_ids: UUID) -> OffsetCommitRequest:
+    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=5, committed_metadata="m")
+    topics = [OffsetCommitRequestTopic(topic_id=topic_id, partitions=[partition]) for topic_id in topic_ids]
+    return OffsetCommitRequest(group_id="g", topics=topics)
+
+
+def fetch_by_id(*topic_ids: UUID, is_all: bool = False) -> OffsetFetchRequest:
+    topics = [OffsetFetchRequestTopic(topic_id=topic_id, partition_indexes=[0]) for topic_id in topic_ids]
+    return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=None if is_all else topics)])
+
+
+def test_offsets_are_committed_and_fetched_by_topic_id() -> None:
+    async def play(broker: Broker) -> None:
+        here, nowhere = Topics.topic_id_of_t, UUID(int=8)
+        committed = await broker.call(commit_by_id(here, nowhere), 10)
+        assert [topic.topic_id for topic in committed.topics] == [here, nowhere]
+        assert errors_of(committed) == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_ID]
+        [group] = (await broker.call(fetch_by_id(nowhere, here), 10)).groups
+        assert [
+            (topic.topic_id, partition.error_code, partition.committed_offset)
+            for topic in group.topics
+            for partition in topic.partitions
+        ] == [(here, ErrorCode.NONE, 5), (nowhere, ErrorCode.UNKNOWN_TOPIC_ID, -1)]
+        [group] = (await broker.call(fetch_by_id(is_all=True), 10)).groups
+        assert [(topic.topic_id, len(topic.partitions)) for topic in group.topics] == [(here, 1)]
+
+    on_a_broker(play)
+
+
+def test_a_group_that_does_not_exist_is_an_error_from_version_6_on() -> None:
+    async def play(broker: Broker) -> None:
+        for version, error, message in (
+            (5, ErrorCode.NONE, None),
+            (6, ErrorCode.GROUP_ID_NOT_FOUND, "Group g not found."),
+        ):
+            [group] = (await broker.call(DescribeGroupsRequest(groups=["g"]), version)).groups
+            assert (group.error_code, group.group_state, group.error_message) == (error, "Dead", message)
+
+    on_a_broker(play)
+
+
+@for_rows("version", range(10))
 def test_join_group_of_every_version(version: int) -> None:
     async def play(broker: Broker) -> None:
         joined = await broker.call(join(), version)
@@ -217,7 +268,7 @@ def test_join_group_of_every_version(version: int) -> None:
     on_a_broker(play)
 
 
-@pytest.mark.parametrize("version", [5, 6, 7])
+@pytest.mark.parametrize("version", [5, 6, 7, 8, 9])
 def test_join_group_of_a_static_member(version: int) -> None:
     async def play(broker: Broker) -> None:
         joined = await broker.call(join(instance="i"), version)

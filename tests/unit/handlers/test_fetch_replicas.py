@@ -17,6 +17,7 @@ from kctl.records.batch import iterate_batches
 from kctl.records.build import build_batch
 from kctl.records.header import Record
 from kctl.server.handlers.fetch import FetchHandler
+from kctl.server.peers.metadata import MetadataCache
 from kctl.server.replication.fetching.fetch_session import FetchSessionCache
 from kctl.server.replication.fetching.replica_selector import ReplicaSelector
 from kctl.server.replication.partition import Partition
@@ -70,6 +71,7 @@ class Scene:
             random=random.Random(1),
             work=RecordWork(),
             fetch_max_bytes=57_671_680,
+            metadata=MetadataCache(),
         )
 
     async def fetch(

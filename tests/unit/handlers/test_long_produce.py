@@ -17,6 +17,7 @@ from kctl.records.build import build_batch
 from kctl.records.header import Record
 from kctl.server.handlers import produce
 from kctl.server.handlers.produce import ProduceHandler
+from kctl.server.peers.metadata import MetadataCache
 from kctl.server.requests.record_work import RecordWork
 from kctl.testing.sim_loop import SimLoop, simulate
 from tests.unit.handlers.disk import Disk
@@ -70,7 +71,7 @@ def play(
         for partition in partitions:
             for _ in range(sessions):
                 partition.watchers.add(Session())
-        handler = ProduceHandler(disk.replicas, disk.purgatory, work, disk.clock)
+        handler = ProduceHandler(disk.replicas, disk.purgatory, work, disk.clock, MetadataCache())
         result: Any
         if is_decoded_off_loop:
             result = handler.handle_long(request(buffer, acks=acks), context(9))
@@ -160,7 +161,7 @@ def test_a_large_batch_is_written_by_a_thread_and_a_refused_one_leaves_no_file(
     async def main(loop: SimLoop) -> None:
         disk, work = Disk(loop, tmp_path), RecordWork(waiting_bytes_max=100_000)
         partition = disk.lead("orders", 0)
-        handler = ProduceHandler(disk.replicas, disk.purgatory, work, disk.clock)
+        handler = ProduceHandler(disk.replicas, disk.purgatory, work, disk.clock, MetadataCache())
 
         async def send(size: int, sequence: int) -> tuple[int, str | None]:
             record = Record(0, 0, b"key", bytes(size))

@@ -10,6 +10,7 @@ from kctl.protocol.apis.produce import PartitionProduceData, ProduceRequest, Pro
 from kctl.records.build import build_batch
 from kctl.records.header import Record
 from kctl.server.handlers.produce import ProduceHandler
+from kctl.server.peers.metadata import MetadataCache
 from kctl.server.requests.record_work import RecordWork
 from kctl.testing.sim_loop import SimLoop, simulate
 from tests.unit.handlers.disk import Disk
@@ -19,7 +20,7 @@ from tests.unit.handlers.world import context
 def test_an_old_duplicate_is_acknowledged_as_one_when_it_is_committed(tmp_path: Path) -> None:
     async def main(loop: SimLoop) -> None:
         disk = Disk(loop, tmp_path, live=(0, 1))
-        handler = ProduceHandler(disk.replicas, disk.purgatory, RecordWork(), disk.clock)
+        handler = ProduceHandler(disk.replicas, disk.purgatory, RecordWork(), disk.clock, MetadataCache())
         disk.lead("orders", replicas=(0, 1))
         unanswered = handler.handle(_request(0), context(9))
         partition = disk.lead("orders", replicas=(0, 1))
@@ -44,7 +45,7 @@ def test_an_old_duplicate_is_acknowledged_as_one_when_it_is_committed(tmp_path: 
 def test_an_old_duplicate_that_is_not_committed_fails_with_the_reason(tmp_path: Path) -> None:
     async def main(loop: SimLoop) -> None:
         disk = Disk(loop, tmp_path, live=(0, 1))
-        handler = ProduceHandler(disk.replicas, disk.purgatory, RecordWork(), disk.clock)
+        handler = ProduceHandler(disk.replicas, disk.purgatory, RecordWork(), disk.clock, MetadataCache())
         disk.lead("orders", replicas=(0, 1))
         for sequence in range(6):
             handler.handle(_request(sequence), context(9))

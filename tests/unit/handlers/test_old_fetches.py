@@ -19,6 +19,7 @@ from kctl.records.control import ControlType, EndTransactionMarker, build_end_tr
 from kctl.records.header import Record
 from kctl.records.old_formats.legacy import build_messages
 from kctl.server.handlers.fetch import FetchHandler
+from kctl.server.peers.metadata import MetadataCache
 from kctl.server.replication.fetching.fetch_session import FetchSessionCache
 from kctl.server.replication.fetching.partition_reading import SOURCE_BYTES_MAX
 from kctl.server.replication.fetching.replica_selector import ReplicaSelector
@@ -91,6 +92,7 @@ async def fetch(
         random=random.Random(1),
         work=RecordWork(),
         fetch_max_bytes=57_671_680,
+        metadata=MetadataCache(),
     )
     request = FetchRequest(
         replica_id=replica_id,

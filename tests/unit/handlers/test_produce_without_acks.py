@@ -11,6 +11,7 @@ from kctl.protocol.apis.produce import PartitionProduceData, ProduceRequest, Top
 from kctl.records.build import build_batch
 from kctl.records.header import Record
 from kctl.server.handlers.produce import ProduceHandler
+from kctl.server.peers.metadata import MetadataCache
 from kctl.server.requests.record_work import RecordWork
 from kctl.testing.sim_loop import SimLoop, simulate
 from tests.unit.handlers.disk import Disk
@@ -20,7 +21,7 @@ from tests.unit.handlers.world import context
 def test_an_append_has_no_response_and_a_failed_one_names_partition_and_error(tmp_path: Path) -> None:
     async def main(loop: SimLoop) -> None:
         disk = Disk(loop, tmp_path)
-        handler = ProduceHandler(disk.replicas, disk.purgatory, RecordWork(), disk.clock)
+        handler = ProduceHandler(disk.replicas, disk.purgatory, RecordWork(), disk.clock, MetadataCache())
         partition = disk.lead("here")
 
         def request(topic: str) -> ProduceRequest:

@@ -174,10 +174,10 @@ def produce_to(topic: str) -> ProduceRequest:
 
 
 def test_unknown_version_is_refused() -> None:
-    with pytest.raises(ValueError, match="ProduceRequest has no version 10"):
-        decode(ProduceRequest, b"", 10)
-    with pytest.raises(ValueError, match="ProduceRequest has no version 10"):
-        encode(produce(b""), 10)
+    with pytest.raises(ValueError, match="ProduceRequest has no version 14"):
+        decode(ProduceRequest, b"", 14)
+    with pytest.raises(ValueError, match="ProduceRequest has no version 14"):
+        encode(produce(b""), 14)
 
 
 def test_error_codes_can_be_given_by_name() -> None:

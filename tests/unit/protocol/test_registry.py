@@ -91,7 +91,6 @@ def test_an_api_of_the_client_alone_has_no_served_versions() -> None:
         "get_telemetry_subscriptions",
         "push_telemetry",
         "list_config_resources",
-        "describe_topic_partitions",
         "share_group_heartbeat",
         "share_group_describe",
         "share_fetch",
@@ -107,5 +106,10 @@ def test_an_api_of_the_client_alone_has_no_served_versions() -> None:
         "alter_share_group_offsets",
         "delete_share_group_offsets",
     ]
-    assert (api_named("describe_groups").versions, api_named("describe_groups").served) == (range(7), range(6))
-    assert (api_named("offset_fetch").versions, api_named("offset_fetch").served) == (range(11), range(8))
+    assert (api_named("describe_log_dirs").versions, api_named("describe_log_dirs").served) == (range(6), range(3))
+    assert (api_named("offset_fetch").versions, api_named("offset_fetch").served) == (range(11), range(11))
+
+
+def test_the_client_may_send_fewer_versions_than_there_are() -> None:
+    assert (api_named("fetch").versions, api_named("fetch").sent) == (range(19), range(13))
+    assert api_named("heartbeat").sent == api_named("heartbeat").versions

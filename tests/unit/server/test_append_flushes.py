@@ -76,7 +76,7 @@ class World:
             lag_time_max_ms=30_000,
             min_insync_replicas=lambda _: 1,
         )
-        self._handler = ProduceHandler(self.replicas, purgatory, RecordWork(), clock)
+        self._handler = ProduceHandler(self.replicas, purgatory, RecordWork(), clock, MetadataCache())
         self._sent = 0
         for index in (0, 1):
             self._lead(index)

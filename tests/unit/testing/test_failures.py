@@ -6,6 +6,7 @@ import random
 import re
 from collections.abc import Iterator
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -23,6 +24,7 @@ from kctl.server.process.test_control.error_responses import (
     blank,
     check_failure,
     error_response,
+    name_topics,
     topics_of,
     without_topic,
 )
@@ -58,9 +60,12 @@ def filled(message: type, version: int) -> Any:
 def plain(field: Any) -> Any:
     if field.role is Role.TOPIC:
         return TOPIC
-    return {"string": "x", "bytes": b"x", "records": b"", "boolean": True, "uuid": bytes(16), "float64": 1.0}.get(
+    return {"string": "x", "bytes": b"x", "records": b"", "boolean": True, "uuid": UUID(int=0), "float64": 1.0}.get(
         field.kind, 3
     )
+
+
+FIRST_BY_ID = {"produce": 13, "fetch": 13, "offset_commit": 10}
 
 
 def codes(message: Any) -> Iterator[int]:
@@ -99,7 +104,9 @@ def test_a_topic_fails_with_its_partitions_where_requests_and_responses_name_top
         return
     request = filled(api.request, version)
     if TOPIC not in topics_of(request):
-        assert version in range(9, 10) or api.name in {"offset_fetch", "metadata"}, "requests of topic ids or groups"
+        is_by_id = version >= FIRST_BY_ID.get(api.name, version + 1)
+        of_groups_or_transactions = {"offset_fetch", "metadata", "add_partitions_to_txn"}
+        assert version in range(9, 10) or is_by_id or api.name in of_groups_or_transactions
         return
     failed = error_response(api, request, version, CODE, TOPIC)
     decoded: Any = codec.decode(api.response, codec.encode_bytes(failed, version), version)[0]
@@ -258,3 +265,26 @@ def test_long_messages_are_recorded_without_their_contents() -> None:
     exchange = traffic.begin(PRODUCE, "app", 0, long)
     traffic.answered(exchange, [long])
     assert (exchange.request, exchange.response, exchange.is_answered) == (b"", None, True)
+
+
+TOPIC_ID = UUID(int=5)
+
+
+@pytest.mark.parametrize(("name", "version"), [("produce", 13), ("produce", 3), ("fetch", 18), ("fetch", 12)])
+def test_a_topic_fails_whether_clients_name_it_or_give_its_id(name: str, version: int) -> None:
+    api = registry.api_named(name)
+    request = filled(api.request, version)
+    topics = request.topic_data if name == "produce" else request.topics
+    for topic in topics:
+        if version >= FIRST_BY_ID[name]:
+            topic.topic_id = TOPIC_ID
+    received: Any = codec.decode(api.request, codec.encode_bytes(request, version), version)[0]
+    name_topics(received, {TOPIC_ID.bytes: TOPIC})
+    failed = error_response(api, received, version, CODE, TOPIC)
+    assert error_response(api, received, version, CODE, "another") is None
+    decoded: Any = codec.decode(api.response, codec.encode_bytes(failed, version), version)[0]
+    [topic] = decoded.responses
+    if version >= FIRST_BY_ID[name]:
+        assert topic.topic_id == TOPIC_ID
+    else:
+        assert TOPIC in {getattr(topic, "name", None), getattr(topic, "topic", None)}

@@ -13,7 +13,11 @@ from kctl.errors import ApiError, ErrorCode
 from kctl.model import GROUP_METADATA_TOPIC, TopicPartition, partition_for_key
 from kctl.protocol import codec, registry
 from kctl.protocol.apis.add_offsets_to_txn import AddOffsetsToTxnRequest
-from kctl.protocol.apis.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from kctl.protocol.apis.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
 from kctl.protocol.apis.describe_producers import DescribeProducersRequest, TopicRequest
 from kctl.protocol.apis.describe_transactions import DescribeTransactionsRequest
 from kctl.protocol.apis.end_txn import EndTxnRequest
@@ -44,6 +48,7 @@ from kctl.server.handlers.list_transactions import ListTransactionsHandler
 from kctl.server.handlers.produce import ProduceHandler
 from kctl.server.handlers.txn_offset_commit import TxnOffsetCommitHandler
 from kctl.server.handlers.write_txn_markers import WriteTxnMarkersHandler
+from kctl.server.peers.metadata import MetadataCache
 from kctl.server.replication.throttles import BrokerTraffic
 from kctl.server.requests.context import Peer, RequestContext
 from kctl.server.requests.record_work import RecordWork
@@ -109,7 +114,7 @@ class Broker:
             "DescribeProducers": DescribeProducersHandler(self.replicas),  # type: ignore[arg-type]
             "DescribeTransactions": DescribeTransactionsHandler(coordinator),
             "ListTransactions": ListTransactionsHandler(coordinator),
-            "Produce": ProduceHandler(self.replicas, None, RecordWork(), clock),  # type: ignore[arg-type]
+            "Produce": ProduceHandler(self.replicas, None, RecordWork(), clock, MetadataCache()),  # type: ignore[arg-type]
         }
 
     async def call(self, request: Any, version: int) -> Any:
@@ -646,3 +651,55 @@ class TestProduce:
             assert [response.partition_responses[0].error_code for response in reply.responses] == [NONE, NONE]
 
         on_a_broker(play)
+
+
+def of_brokers(
+    producer: dict[str, Any], *partitions: tuple[str, int], verify: bool = False
+) -> AddPartitionsToTxnTransaction:
+    return AddPartitionsToTxnTransaction(
+        topics=[AddPartitionsToTxnTopic(name=topic, partitions=[index]) for topic, index in partitions],
+        verify_only=verify,
+        **producer,
+    )
+
+
+def errors_by_transaction(response: Any) -> list[tuple[str, list[int]]]:
+    return [
+        (
+            transaction.transactional_id,
+            [partition.error_code for topic in transaction.topic_results for partition in topic.results],
+        )
+        for transaction in response.results_by_transaction
+    ]
+
+
+@pytest.mark.parametrize(
+    ("version", "absent"), [(4, ErrorCode.INVALID_TXN_STATE), (5, ErrorCode.TRANSACTION_ABORTABLE)]
+)
+def test_brokers_add_and_verify_partitions_of_several_transactions(version: int, absent: ErrorCode) -> None:
+    async def play(broker: Broker) -> None:
+        one, two = await broker.producer("one"), await broker.producer("two")
+        transactions = [of_brokers(one, ("t", 0)), of_brokers(two, ("t", 1), ("t", 9))]
+        added = await broker.call(AddPartitionsToTxnRequest(transactions=transactions), version)
+        assert errors_by_transaction(added) == [
+            ("one", [NONE]),
+            ("two", [ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]),
+        ]
+        fenced = {**one, "producer_epoch": one["producer_epoch"] + 1}
+        checks = [
+            of_brokers(one, ("t", 0), ("t", 1), verify=True),
+            of_brokers(two, ("t", 1), verify=True),
+            of_brokers({**two, "transactional_id": "nobody"}, ("t", 0), verify=True),
+        ]
+        verified = await broker.call(AddPartitionsToTxnRequest(transactions=checks), version)
+        assert errors_by_transaction(verified) == [
+            ("one", [NONE, absent]),
+            ("two", [absent]),
+            ("nobody", [ErrorCode.INVALID_PRODUCER_ID_MAPPING]),
+        ]
+        again = AddPartitionsToTxnRequest(transactions=[of_brokers(fenced, ("t", 0), verify=True)])
+        assert errors_by_transaction(await broker.call(again, version)) == [("one", [ErrorCode.PRODUCER_FENCED])]
+        described = await broker.call(DescribeTransactionsRequest(transactional_ids=["one", "two"]), 0)
+        assert [len(state.topics) for state in described.transaction_states] == [1, 0]
+
+    on_a_broker(play)

@@ -62,6 +62,7 @@ class TransactionCoordinator:
         timer: Timer,
     ) -> None:
         self._config = config
+        self._clock = clock
         self._is_active = False
         self._markers = markers
         self._allocations = ProducerIdAllocations(producer_ids, self._init_again)
@@ -135,6 +136,27 @@ class TransactionCoordinator:
         call: ParkedCall[ErrorCode] = ParkedCall()
         return self._request(transactional_id, call, AddPartitions(call, producer, tuple(dict.fromkeys(partitions))))
 
+    def verify_partitions(
+        self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: Iterable[TopicPartition]
+    ) -> tuple[ErrorCode, frozenset[TopicPartition]]:
+        """AddPartitionsToTxn that only verifies: an error, or the partitions that are not in the transaction.
+
+        Leaders ask before they append the first records of a transaction (KIP-890).  A record that is being written
+        does not count: leaders check again when they append.  Kafka: handleVerifyPartitionsInTransaction.
+        """
+        error = self._status(transactional_id) if transactional_id else ErrorCode.INVALID_REQUEST
+        if error is not ErrorCode.NONE:
+            return error, frozenset()
+        hosted = self._hosted.get(transactional_id)
+        transaction = None if hosted is None else hosted.transaction
+        if transaction is None or transaction.producer.producer_id != producer.producer_id:
+            return ErrorCode.INVALID_PRODUCER_ID_MAPPING, frozenset()
+        if transaction.producer.epoch != producer.epoch:
+            return ErrorCode.PRODUCER_FENCED, frozenset()
+        if transaction.state.is_decided:
+            return ErrorCode.CONCURRENT_TRANSACTIONS, frozenset()
+        return ErrorCode.NONE, frozenset(tp for tp in partitions if tp not in transaction.partitions)
+
     def end(self, transactional_id: str, producer: ProducerIdAndEpoch, *, committed: bool) -> Reply[ErrorCode]:
         """EndTxn: completes when the decision is in the log, or at once with an error; markers are sent afterwards."""
         call: ParkedCall[ErrorCode] = ParkedCall()
@@ -151,9 +173,11 @@ class TransactionCoordinator:
         return ErrorCode.NONE, hosted.transaction.describe()
 
     async def transactions(
-        self, states: Collection[str] = (), producer_ids: Collection[int] = ()
+        self, states: Collection[str] = (), producer_ids: Collection[int] = (), *, longer_than_ms: int = -1
     ) -> tuple[ErrorCode, list[str], list[TransactionOverview]]:
         """ListTransactions: an error, the unknown state names, and the ids that match the filters, if any.
+
+        A transactional id without a transaction counts as one that has run for ever, as in Kafka.
 
         Examines the ids in slices.
         """
@@ -164,11 +188,14 @@ class TransactionCoordinator:
         unknown = [name for name in states if name not in BY_LABEL]
         requested = {BY_LABEL[name] for name in states if name in BY_LABEL}
 
+        now_ms = self._clock.now_ms()
+
         def listed(transaction: Transaction) -> TransactionOverview | None:
             overview = transaction.overview()
             has_state = not states or overview.state in requested
             has_id = not producer_ids or overview.producer_id in producer_ids
-            return overview if has_state and has_id and not transaction.is_new else None
+            is_long = longer_than_ms < 0 or now_ms - transaction.start_ms > longer_than_ms
+            return overview if has_state and has_id and is_long and not transaction.is_new else None
 
         if len(self._hosted) > SLICE_OBJECTS:
             # Requests that arrive together begin one after the other.

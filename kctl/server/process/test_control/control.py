@@ -74,6 +74,7 @@ class BrokerControl:
 
     async def start(self, broker: Broker) -> None:
         """Accept commands.  Raises KctlError."""
+        self._requests.topic_names = broker.topic_names
         commands = Commands(self._requests, self._controlled, lambda: broker.transactions)
 
         def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

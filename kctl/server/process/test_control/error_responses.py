@@ -9,10 +9,12 @@ Pure: messages in, messages out.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
+from uuid import UUID
 
 from kctl.errors import ErrorCode
+from kctl.model import ZERO_UUID
 from kctl.protocol.definition import FIXED_FORMATS, Field, Role, definition_of
 from kctl.protocol.registry import Api
 from kctl.server.process.test_control.possible_errors import OF_FETCH_SESSIONS, possible_errors
@@ -22,6 +24,7 @@ _ERROR_MESSAGE = "error_message"
 ERROR_MESSAGE = "the test has set this fault"
 """The text beside an error, in responses that have one."""
 _FETCH = "fetch"
+_TOPIC_ID = "topic_id"
 
 
 def check_failure(api: Api, code: ErrorCode, topic: str | None) -> None:
@@ -50,6 +53,22 @@ def topics_of(request: object) -> Iterator[str]:
         for element in getattr(request, field.name) or ():
             if (name := _topic_of(element)) is not None:
                 yield name
+
+
+def name_topics(request: object, names: Mapping[bytes, str]) -> None:
+    """Set the names of topics that the request gives by their ids; `names` has those by the bytes of the ids."""
+    for field in definition_of(type(request)).fields:
+        if _has_topics(field) and _struct_of(field) is not None:
+            for element in getattr(request, field.name) or ():
+                topic_id = getattr(element, _TOPIC_ID, None)
+                if isinstance(topic_id, UUID) and topic_id != ZERO_UUID and not _topic_of(element):
+                    _set_topic(element, names.get(topic_id.bytes, ""))
+
+
+def _set_topic(element: object, name: str) -> None:
+    for field in definition_of(type(element)).fields:
+        if field.role is Role.TOPIC:
+            setattr(element, field.name, name)
 
 
 def without_topic(request: Any, topic: str) -> Any | None:
@@ -120,7 +139,7 @@ def _blank_value(field: Field) -> Any:
         return blank(field.struct)
     if field.kind == "records" or (field.nullable and field.kind not in FIXED_FORMATS and field.nullable[0] == 0):
         return None
-    return {"string": "", "bytes": b"", "boolean": False, "uuid": bytes(16), "float64": 0.0}.get(field.kind, 0)
+    return {"string": "", "bytes": b"", "boolean": False, "uuid": ZERO_UUID, "float64": 0.0}.get(field.kind, 0)
 
 
 def _set_error(target: Any, version: int, code: ErrorCode) -> None:
@@ -169,7 +188,7 @@ def _failed_element(element: object, struct: type, version: int, code: ErrorCode
                 setattr(failed, field.name, element)
         elif (
             field.name != _ERROR_MESSAGE
-            and field.default is dataclasses.MISSING
+            and (field.default is dataclasses.MISSING or field.role is Role.TOPIC or field.name == _TOPIC_ID)
             and (source_field := _field_like(type(element), field)) is not None
         ):
             setattr(failed, field.name, getattr(element, source_field.name))

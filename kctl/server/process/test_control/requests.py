@@ -10,7 +10,7 @@ Owner: event loop.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -31,6 +31,7 @@ from kctl.server.process.test_control.error_responses import (
     blank,
     error_response,
     merge,
+    name_topics,
     topics_of,
     without_topic,
 )
@@ -77,6 +78,8 @@ class ControlledRequests:
         self.slowness: Slowness | None = None
         self.replication_factor_max: int | None = None
         """Topics that are to have more replicas get so many; None for what clients ask for."""
+        self.topic_names: Mapping[bytes, str] = {}
+        """The names of topics by the bytes of their ids."""
         self._now_ms = now_ms
         self._handle: Handle
         self._client_ids: dict[ConnectionEnd, str] = {}
@@ -166,6 +169,7 @@ class ControlledRequests:
         ):
             return self._handle(frame, peer)
         request: Any = codec.decode(api.request, frame, header.api_version, offset)[0]
+        name_topics(request, self.topic_names)
         if api.key == _FETCH and request.session_epoch > 0 and self._concerns_partitions(client_id):
             # The partitions are known to the session only; the client sends all of them with its next request.
             failed = blank(api.response)

@@ -8,15 +8,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
+from uuid import UUID
 
 from kctl.errors import ErrorCode
 from kctl.limits import READ_PER_SLICE_MAX
-from kctl.model import TopicPartition
+from kctl.model import ZERO_UUID, TopicPartition
 from kctl.protocol import codec
 from kctl.protocol.apis.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from kctl.protocol.source import constructor
 from kctl.server.loop.slices import pause, sliced_batches
 from kctl.server.loop.tasks import in_thread
+from kctl.server.peers.metadata import is_placeholder
 from kctl.server.replication.fetching.fetch_reading import Fetch, FetchKey, Reading
 from kctl.server.replication.fetching.fetch_session import NO_SESSION, FetchPosition, FetchSession
 from kctl.server.requests.context import RequestContext
@@ -48,8 +50,11 @@ class FetchReply:
         session: FetchSession | None,
         create_session: Callable[[], FetchSession | None],
         context: RequestContext,
+        topic_ids: Mapping[str, UUID],
     ) -> None:
+        """`topic_ids` are the ids of topics by their names, empty if the client uses names."""
         self.fetch = fetch
+        self._topic_ids = topic_ids
         self._session = session
         self._create_session = create_session
         self._context = context
@@ -132,10 +137,19 @@ class FetchReply:
         return 4 + sum(len(chunk) for chunk in codec.encode(response, self.fetch.reader.version))
 
     def _response(self, topics: _Topics, session: FetchSession | None) -> FetchResponse:
+        ids = self._topic_ids
+        if ids:
+            for topic, partitions in topics.items():
+                if is_placeholder(topic):
+                    for partition in partitions:
+                        partition.error_code = ErrorCode.UNKNOWN_TOPIC_ID
         return _response_of(
             error_code=_NO_ERROR,
             session_id=NO_SESSION if session is None else session.session_id,
-            responses=[_topic_response(topic=topic, partitions=partitions) for topic, partitions in topics.items()],
+            responses=[
+                _topic_response(topic=topic, topic_id=ids.get(topic, ZERO_UUID), partitions=partitions)
+                for topic, partitions in topics.items()
+            ],
         )
 
 

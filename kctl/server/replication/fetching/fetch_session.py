@@ -24,6 +24,7 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Protocol
+from uuid import UUID
 
 from kctl.errors import ApiError, ErrorCode
 from kctl.limits import Subject, bound
@@ -178,6 +179,8 @@ class FetchSession:
         "positions",
         "reader",
         "session_id",
+        "topic_ids",
+        "topics_version",
         "woken",
     )
 
@@ -194,6 +197,10 @@ class FetchSession:
         """The kind of reader for which the resting positions were examined."""
         self.woken: dict[FetchSession, None] = {}
         """The sessions with changes that a waiting fetch has not examined; shared by the sessions of a broker."""
+        self.topic_ids: dict[str, UUID] = {}
+        """The ids of its topics by their names, if the client uses ids."""
+        self.topics_version = 0
+        """The version of the topics of the cluster for which the ids were compared last."""
         self._active: dict[TopicPartition, FetchPosition] = {}
         self._moved: dict[TopicPartition, FetchPosition] = {}
         self._next_order = 0

@@ -20,6 +20,7 @@ from kctl.protocol.apis.fetch import FetchRequest
 from kctl.records.compiled.fetch_frame import PlainFetch, PlainPosition, ReadPartition, write_fetch_response
 from kctl.security.acls import CLUSTER_NAME, Operation, ResourceType
 from kctl.server.network.dispatch import PlainReply, waiting_reply
+from kctl.server.peers.metadata import MetadataCache
 from kctl.server.replication.fetching.fetch_reading import FetchKey
 from kctl.server.replication.fetching.fetch_replies import NOT_RECORDS_BYTES_MAX, DelayedFetch
 from kctl.server.replication.fetching.fetch_session import (
@@ -29,7 +30,12 @@ from kctl.server.replication.fetching.fetch_session import (
     FetchSessionCache,
 )
 from kctl.server.replication.fetching.partition_reading import FIRST_VERSION_THAT_READS_FROM_FOLLOWERS
-from kctl.server.replication.fetching.plain_reading import PlainReading, read_records, with_records
+from kctl.server.replication.fetching.plain_reading import (
+    FIRST_VERSION_WITH_IDS,
+    PlainReading,
+    read_records,
+    with_records,
+)
 from kctl.server.replication.partition import ANY_EPOCH
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.replication.throttles import ReplicationQuota
@@ -81,6 +87,7 @@ class PlainFetchHandler:
         quota: ReplicationQuota,
         clock: Clock,
         fetch_max_bytes: int,
+        metadata: MetadataCache,
     ) -> None:
         """`quota` is that of the leader for throttled followers."""
         self._replicas = replicas
@@ -90,6 +97,7 @@ class PlainFetchHandler:
         self._quota = quota
         self._clock = clock
         self._fetch_max_bytes = fetch_max_bytes
+        self._metadata = metadata
 
     def handle(
         self,
@@ -198,6 +206,11 @@ class PlainFetchHandler:
         session = self._sessions.expected(session_id, epoch)
         kind = (replica_id, replica_id >= 0 or version < FIRST_VERSION_THAT_READS_FROM_FOLLOWERS)
         if session is None or session.reader != kind:
+            return None
+        if version >= FIRST_VERSION_WITH_IDS:
+            if not session.topic_ids or session.topics_version != self._metadata.topics_version:
+                return None
+        elif session.topic_ids:
             return None
         known: list[tuple[FetchPosition, PlainPosition]] = []
         for values in positions:

@@ -21,6 +21,8 @@ from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.replication.throttles import ReplicationQuota
 from kctl.storage.log.lookup import RecordsSlice
 
+FIRST_VERSION_WITH_IDS = 13
+
 
 class PlainReading:
     """One reading of the partitions of a request; `max_bytes` is the limit of the response."""
@@ -114,6 +116,20 @@ class PlainReading:
         for position, partition in self._complete:
             position.watch(partition)
 
+    def _topic_ids(self, session: FetchSession | None, topics: Iterable[str]) -> dict[str, bytes]:
+        """Return the ids of these topics of the request by their names; none before version 13."""
+        request = self._request
+        if request[0] < FIRST_VERSION_WITH_IDS:
+            return {}
+        if session is not None:
+            return {topic: session.topic_ids[topic].bytes for topic in topics}
+        ids: dict[str, bytes] = {}
+        at = 0
+        for topic_id, count in request[10]:
+            ids[request[11][at][0]] = topic_id
+            at += count
+        return ids
+
     def reply(self, session: FetchSession | None) -> PlainReply:
         """Return the reply; in a session with what has changed, and its complete positions rest."""
         topics: dict[str, list[tuple[ReadPartition, RecordsSlice | None]]] = {}
@@ -133,7 +149,10 @@ class PlainReading:
         if session is not None:
             for position, partition in self._complete:
                 rest_if_complete(session, position, partition, replica_id=self._replica_id)
-        named: list[FetchedTopic] = [(topic.encode(), len(results)) for topic, results in topics.items()]
+        ids = self._topic_ids(session, topics)
+        named: list[FetchedTopic] = [
+            (ids[topic] if ids else topic.encode(), len(results)) for topic, results in topics.items()
+        ]
         sent = [result for results in topics.values() for result in results]
         version, correlation_id = self._request[:2]
         session_id = NO_SESSION if session is None else session.session_id
