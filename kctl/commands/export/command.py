@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -23,6 +24,7 @@ from kctl.system.user_files import read_regular
 from kctl.tables.commits.layout import PARQUET_MARK
 from kctl.tables.engines.session import SparkSettings
 from kctl.tables.exec.schema.column_types import ChangeFormat, Format
+from kctl.tables.exec.selection.column_layout import ColumnLayout
 from kctl.tables.exec.selection.partitioning import Partitioning
 from kctl.tables.exec.selection.row_selection import HEADER_LIST, HeaderForm, RowSelection
 from kctl.tables.exec.selection.upserts import UpsertOptions
@@ -54,6 +56,7 @@ METRICS_LISTEN_DEFAULT = "127.0.0.1"
         "kctl export orders --to lake/ --table iceberg --value avro --schema-registry http://127.0.0.1:8081",
         "kctl export orders --to lake/ --value json --dead-letter-topic orders-bad",
         "kctl export orders --to lake/ --partition-by date --time-zone Europe/Berlin",
+        "kctl export orders --to lake/ --value json --flatten '{path}' --rename value.id=order_id --sort-by value.id",
         "kctl export orders --to lake/ --table iceberg --value json --partition-by 'day(timestamp),bucket(16,id)'",
         "kctl export shop.customers --to lake/ --table delta --mode upsert --value json --change-format debezium",
         "kctl export orders --to s3://lake/orders --follow --every 5m --metrics-port 9309",
@@ -157,8 +160,36 @@ def export(
         str,
         typer.Option(
             "--select",
+            "--columns",
             metavar="COLUMN,...",
-            help="Only these columns, also fields such as value.id, besides topic, partition and offset.",
+            help="Only these columns, also fields such as value.id or patterns such as value.*_id, besides topic, "
+            "partition and offset.  Fixed by the first run.",
+        ),
+    ] = "",
+    rename: Annotated[
+        list[Pair] | None,
+        typer.Option(
+            "--rename",
+            parser=Pair,
+            metavar="OLD=NEW",
+            help="Another name for a column or field, as value.customer.id=customer.  Fixed by the first run.",
+        ),
+    ] = None,
+    flatten: Annotated[
+        str,
+        typer.Option(
+            "--flatten",
+            metavar="TEMPLATE",
+            help="Fields of decoded keys and values as columns of their own, whose names have {path} (customer_name "
+            "of value.customer.name), {path:SEPARATOR}, {name} or {column}.  Fixed by the first run.",
+        ),
+    ] = "",
+    sort_by: Annotated[
+        str,
+        typer.Option(
+            "--sort-by",
+            metavar="COLUMN,...",
+            help="Sort the rows of each file, and of those that a compaction merges.  Fixed by the first run.",
         ),
     ] = "",
     where: Annotated[
@@ -430,6 +461,7 @@ def export(
             is_shared=one_table,
             partition_by=by,
             rows=rows,
+            layout=_layout(flatten, rename, sort_by),
             headers=HeaderForm.parse(headers) if headers else HEADER_LIST,
             upsert=upsert,
             keeps_raw=keep_raw,
@@ -443,8 +475,8 @@ def export(
     )
     if adopt and request.table.mark != PARQUET_MARK:
         raise UsageError(
-            "--adopt is an option of --table parquet without --one-table, --partition-by, --select, --where, --headers "
-            "and --keep-raw"
+            "--adopt is an option of --table parquet without --one-table, --partition-by, --select, --where, --rename, "
+            "--flatten, --sort-by, --headers and --keep-raw"
         )
     if follows and dry_run:
         raise UsageError("--follow and --dry-run exclude each other")
@@ -460,6 +492,11 @@ def export(
     rounds = Rounds(topic_regex, every_ms, host, metrics_port) if follows else None
     command = command_of(run, ctx, request, request.engine) if isinstance(request.engine, SparkSettings) else []
     return run_export(run, request, command, rounds, dry_run=dry_run, show_progress=not no_progress)
+
+
+def _layout(flatten: str, rename: Sequence[Pair] | None, sort_by: str) -> ColumnLayout:
+    names = tuple(name.strip() for name in sort_by.split(",")) if sort_by else ()
+    return ColumnLayout(flatten, tuple((old, new) for old, new in rename or ()), names)
 
 
 def _upsert(mode: str, key_fields: str, order_by: str, change_format: str) -> UpsertOptions | None:

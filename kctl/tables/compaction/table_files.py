@@ -19,6 +19,7 @@ from kctl.tables.commits.layout import DATA_SUFFIX
 from kctl.tables.compaction.bins import CompactedTable, NotCompactable, bins_of, summary
 from kctl.tables.compaction.merging import merge, sources_of
 from kctl.tables.exec.outcome import WrittenFile
+from kctl.tables.exec.selection.column_layout import ColumnLayout
 from kctl.tables.exec.targets.files import Files
 from kctl.tables.exec.targets.target import require_arrow
 from kctl.tables.formats.kinds import TableKind
@@ -30,7 +31,14 @@ MERGED = "data/compacted"
 
 
 def compact_table(
-    files: Files, table: Table, directory: str, *, target_bytes: int, compression: str, is_dry_run: bool
+    files: Files,
+    table: Table,
+    directory: str,
+    *,
+    target_bytes: int,
+    compression: str,
+    is_dry_run: bool,
+    layout: ColumnLayout,
 ) -> CompactedTable | None:
     """Compact the table in a directory of the target; None if there is none.  Raises TableFailed."""
     if table.state() is None:
@@ -50,7 +58,7 @@ def compact_table(
         for held in bins:
             path = f"{prefix}{MERGED}/{uuid4().hex}{DATA_SUFFIX}"
             paths = [source.path for source in held]
-            scratch, records = merge(files, paths, sources.columns, partial(files.scratch, path), compression)
+            scratch, records = merge(files, paths, sources.columns, partial(files.scratch, path), compression, layout)
             merged = WrittenFile(path.removeprefix(prefix), scratch.stat().st_size, records)
             files.publish(scratch, path)
             is_change = any(source.lacks_columns for source in held)
@@ -118,6 +126,7 @@ def compact_export(request: CompactRequest, files: Files, clock: Clock) -> list[
                 target_bytes=request.target_bytes,
                 compression=request.compression,
                 clock=clock,
+                layout=existing.options.layout,
                 is_dry_run=request.is_dry_run,
             )
         case TableKind.ICEBERG | TableKind.DELTA:
@@ -129,6 +138,7 @@ def compact_export(request: CompactRequest, files: Files, clock: Clock) -> list[
                     target_bytes=request.target_bytes,
                     compression=request.compression,
                     is_dry_run=request.is_dry_run,
+                    layout=existing.options.layout,
                 )
                 for directory, table in existing.tables()
             ]

@@ -65,6 +65,8 @@ class TableCommit:
     topics: Mapping[str, TopicPosition]
     schema: pa.Schema
     """Columns of the files; those that the table lacks are added."""
+    sort_by: Sequence[str] = ()
+    """The columns by which the rows of each file are sorted, as columns of records."""
     properties: Mapping[str, str]
     """For people who read the table's history."""
     dead_letters: Sequence[str] = ()

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from kctl.limits import Subject, bound
 from kctl.output.quantities import counted
+from kctl.tables.exec.selection.column_layout import PLAIN_LAYOUT, ColumnLayout
 from kctl.tables.exec.selection.row_selection import HEADER_LIST, HeaderForm
 from kctl.tables.exec.selection.upserts import UpsertOptions
 from kctl.tables.plans.plan import Plan, Positions
@@ -26,6 +27,7 @@ class StateOptions(NamedTuple):
     bucket_bytes_max: int
     """Size of the rows of a file in memory, beyond which it is divided."""
     headers: HeaderForm = HEADER_LIST
+    layout: ColumnLayout = PLAIN_LAYOUT
 
 
 class ChangedKeys(NamedTuple):

@@ -17,7 +17,9 @@ from kctl.tables.exec.decoding.changed_rows import key_ids
 from kctl.tables.exec.outcome import DataLoss, WrittenFile
 from kctl.tables.exec.schema.changes import ChangeKind
 from kctl.tables.exec.schema.column_types import Columns, columns_to_json
+from kctl.tables.exec.selection.column_layout import PLAIN_LAYOUT, ColumnLayout
 from kctl.tables.exec.selection.columns import CHANGE_FIELD, KEY_ID_FIELD, changes_schema
+from kctl.tables.exec.selection.laid_out import as_records, laid_out, laid_out_schema, sort_paths
 from kctl.tables.exec.selection.upserts import UpsertOptions
 from kctl.tables.exec.targets.damage import damage_as_arrow_error
 from kctl.tables.exec.targets.files import Files
@@ -48,12 +50,13 @@ class StateRequest:
     place: Callable[[Bucket], str]
     """Returns the path of a new file of a bucket."""
     schema: pa.Schema
-    """The columns of the rows."""
+    """The columns of the rows, as those of records; files may have other names, see `layout`."""
     columns: Columns
     options: UpsertOptions
     compression: str
     gets_columns: bool = False
     """Whether the batch adds columns to the table, whose values earlier rows have in the rest."""
+    layout: ColumnLayout = PLAIN_LAYOUT
     bucket_bytes_max: int = STATE_FILE_BYTES
     changes_bytes_max: int = EXPORT_CHANGES_BYTES_MAX
 
@@ -87,6 +90,8 @@ class _StateWriter:
         self._buckets: dict[Bucket, str] = {}
         """Current files of buckets."""
         self._removed: set[str] = set()
+        self._columns = laid_out_schema(request.schema, request.layout)
+        """Those of the files."""
         self._metadata = (
             {COLUMNS_KEY: json.dumps(columns_to_json(request.columns))} if request.columns.are_typed else {}
         )
@@ -137,7 +142,7 @@ class _StateWriter:
     def _parts(self, truncates: list[Truncate], others: Sequence[str]) -> Iterator[pa.Table]:
         """Yield the changes of rows, and the rows of files without buckets as earlier changes."""
         for path in others:
-            for rows in self._read(path):
+            for rows in self._read_rows(path):
                 whole = self._whole(rows)
                 ids, _ = key_ids(whole, self._request.options)
                 kinds = pa.repeat(pa.scalar(ChangeKind.UPSERT.value), whole.num_rows)
@@ -158,8 +163,14 @@ class _StateWriter:
                 f"{self._files.location}/{path} is gone or damaged: restore it from a backup ({error})"
             ) from error
 
+    def _read_rows(self, path: str) -> Iterator[pa.Table]:
+        """Yield the rows of a file of the table, with the columns of records."""
+        for rows in self._read(path):
+            for batch in rows.to_batches():
+                yield pa.Table.from_batches([as_records(batch)])
+
     def _rows(self, path: str) -> pa.Table:
-        parts = [self._whole(part) for part in self._read(path)]
+        parts = [self._whole(part) for part in self._read_rows(path)]
         return pa.concat_tables(parts).combine_chunks() if parts else self._request.schema.empty_table()
 
     def _whole(self, rows: pa.Table) -> pa.Table:
@@ -223,13 +234,14 @@ class _StateWriter:
         path = self._request.place(bucket)
         parquet = ParquetFile(
             partial(self._files.scratch, path),
-            schema=self._request.schema,
+            schema=self._columns,
             compression=self._request.compression,
             metadata=self._metadata,
+            sort_by=sort_paths(self._columns, self._request.layout),
         )
         try:
             for batch in rows.to_batches():
-                parquet.add(batch)
+                parquet.add(laid_out(batch, self._columns))
             scratch = parquet.finish({})
         except BaseException:
             parquet.abandon()

@@ -27,7 +27,9 @@ from kctl.tables.exec.decoding.changed_rows import key_ids
 from kctl.tables.exec.file_task import FileTask, changes_path
 from kctl.tables.exec.reading.fetch import OffsetRange
 from kctl.tables.exec.schema.column_types import UNDECODED, Columns, columns_from_json, leaves
+from kctl.tables.exec.selection.column_layout import PLAIN_LAYOUT, ColumnLayout
 from kctl.tables.exec.selection.columns import schema, state_schema
+from kctl.tables.exec.selection.laid_out import as_records, record_schema
 from kctl.tables.exec.selection.row_selection import HeaderForm
 from kctl.tables.exec.selection.upserts import UpsertOptions
 from kctl.tables.exec.targets.damage import damage_as_arrow_error
@@ -85,8 +87,12 @@ def verify_state(
     options: UpsertOptions,
     headers: HeaderForm,
     source: StateSource,
+    layout: ColumnLayout = PLAIN_LAYOUT,
 ) -> list[VerifiedRange]:
-    """Return the comparison of each partition.  Raises ApiError, and what tasks and `write_state` raise."""
+    """Return the comparison of each partition; `layout` is that of the files.
+
+    Raises ApiError, and what tasks and `write_state` raise.
+    """
     columns, has_headers = _columns(files, exported.paths)
     with tempfile.TemporaryDirectory(prefix="kctl-verify-") as folder:
         own = DiskFiles(Path(folder))
@@ -103,6 +109,7 @@ def verify_state(
                 columns=columns,
                 options=options,
                 compression="none",
+                layout=layout,
             ),
         )
         starts = {number: log.start for number, log in source.logs.items() if isinstance(log, LiveLog)}
@@ -130,7 +137,7 @@ def _columns(files: Files, paths: Sequence[str]) -> tuple[Columns, bool]:
         with damage_as_arrow_error(), files.open(path) as file:
             columns = pq.read_schema(file)
         text = (columns.metadata or {}).get(COLUMNS_KEY.encode(), b"{}")
-        found.append((columns_from_json(json.loads(text)), "headers" in columns.names))
+        found.append((columns_from_json(json.loads(text)), "headers" in record_schema(columns).names))
     return max(found, key=lambda decoded: _column_count(decoded[0]), default=(UNDECODED, False))
 
 
@@ -203,7 +210,9 @@ class _Side:
             if held is not None and not (held.has(bucket) or bucket.has(held)):
                 continue
             with damage_as_arrow_error(), self._files.open(path) as file:
-                rows = with_all_columns(pq.ParquetFile(file, pre_buffer=False).read(use_threads=False), self._schema)
+                table = pq.ParquetFile(file, pre_buffer=False).read(use_threads=False).combine_chunks()
+                whole = [pa.Table.from_batches([as_records(batch)]) for batch in table.to_batches()]
+                rows = with_all_columns(pa.concat_tables(whole), self._schema) if whole else found[0]
             if held is None or not bucket.has(held):
                 ids, _ = key_ids(rows, self._options)
                 rows = rows.filter(pa.array(select(bucket, key_hashes(pc.fill_null(ids, b"")))))
