@@ -313,6 +313,14 @@ def export(
             "envelopes or unwrapped with __deleted.",
         ),
     ] = "none",
+    history: Annotated[
+        bool,
+        typer.Option(
+            "--history",
+            help="With --mode upsert: keep earlier rows of each key too, in the columns valid_from, valid_to and "
+            "is_current (a slowly changing dimension of type 2).  Fixed by the first run.",
+        ),
+    ] = False,
     engine: Annotated[
         Literal["local", "spark"],
         typer.Option("--engine", help="What runs the tasks: processes of this machine, or Apache Spark."),
@@ -424,7 +432,7 @@ def export(
     run.consumer_properties()
     run.note_unused("export")
     level = Isolation(run.setting(ctx, "isolation", "isolation.level"))
-    upsert = _upsert(mode, key_fields, order_by, change_format)
+    upsert = _upsert(mode, key_fields, order_by, change_format, has_history=history)
     changes = upsert.changes if upsert else ChangeFormat.NONE
     if changes is not ChangeFormat.NONE:
         if value not in {"json", "avro", "protobuf"}:
@@ -499,12 +507,19 @@ def _layout(flatten: str, rename: Sequence[Pair] | None, sort_by: str) -> Column
     return ColumnLayout(flatten, tuple((old, new) for old, new in rename or ()), names)
 
 
-def _upsert(mode: str, key_fields: str, order_by: str, change_format: str) -> UpsertOptions | None:
+def _upsert(
+    mode: str, key_fields: str, order_by: str, change_format: str, *, has_history: bool
+) -> UpsertOptions | None:
     """Return how the table keeps the current state; None if it has all records.  Raises UsageError."""
     if mode == "upsert":
         keys = tuple(name.strip() for name in key_fields.split(",")) if key_fields else ()
-        return UpsertOptions(keys, order_by.strip(), ChangeFormat(change_format))
-    given = {"--key-fields": key_fields, "--order-by": order_by, "--change-format": change_format != "none"}
+        return UpsertOptions(keys, order_by.strip(), ChangeFormat(change_format), has_history)
+    given = {
+        "--key-fields": key_fields,
+        "--order-by": order_by,
+        "--change-format": change_format != "none",
+        "--history": has_history,
+    }
     for name, is_given in given.items():
         if is_given:
             raise UsageError(f"{name} is an option of --mode upsert")

@@ -8,8 +8,9 @@ from functools import partial
 from kctl.client.registry.client import RegistryClient
 from kctl.errors import UsageError
 from kctl.tables.exec.schema.changes import describes_changes
-from kctl.tables.exec.schema.column_types import ChangeFormat, Columns
-from kctl.tables.exec.selection.upserts import UpsertOptions
+from kctl.tables.exec.schema.column_types import ChangeFormat, Columns, Struct, Type
+from kctl.tables.exec.selection.row_selection import HEADERS
+from kctl.tables.exec.selection.upserts import VERSION_COLUMNS, UpsertOptions
 from kctl.tables.exports.cluster_reads import check_sample, partition_warning, sampled
 from kctl.tables.formats.kinds import TableKind
 from kctl.tables.plans.decodings import decide
@@ -56,9 +57,16 @@ def decided_columns(
 
 def _without_collisions(request: ExportRequest, columns: Columns, held: HeldColumns) -> Columns:
     types = {"key": held.key, "value": held.value}
-    return request.table.layout.without_collisions(
-        columns, types, request.table.partition_by, include_headers=request.options.include_headers
-    )
+    return request.table.layout.without_collisions(columns, types, request.table.partition_by, _others(request))
+
+
+def _others(request: ExportRequest) -> dict[str, Type]:
+    """Return the types of the columns that not every export has."""
+    upsert = request.table.upsert
+    return {
+        **({HEADERS: Struct()} if request.options.include_headers else {}),
+        **(VERSION_COLUMNS if upsert and upsert.history else {}),
+    }
 
 
 def _check(request: ExportRequest, topic: str, columns: Columns) -> None:
@@ -71,7 +79,7 @@ def _check(request: ExportRequest, topic: str, columns: Columns) -> None:
         columns,
         table.rows,
         table.partition_by,
-        include_headers=has_headers,
+        others=_others(request),
         are_hidden=table.kind is TableKind.ICEBERG,
     )
     if table.upsert:

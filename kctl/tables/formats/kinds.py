@@ -95,6 +95,7 @@ class TableOptions:
             words += ["--mode", UPSERT]
             words += ["--key-fields", ",".join(self.upsert.keys)] if self.upsert.keys else []
             words += ["--order-by", self.upsert.order_by] if self.upsert.order_by else []
+            words += ["--history"] if self.upsert.history else []
             changes = self.upsert.changes
             words += [] if changes is ChangeFormat.NONE else ["--change-format", changes.value]
         # Escaped, as an option begins with ` --`.
@@ -154,6 +155,7 @@ def _upsert_of(words: Mapping[str, str]) -> UpsertOptions:
         tuple(keys.split(",")) if keys else (),
         words.get("order-by", ""),
         ChangeFormat(words.get("change-format", ChangeFormat.NONE)),
+        "history" in words,
     )
 
 

@@ -488,7 +488,8 @@ class TableLog:
                     has_incarnation=incarnations > 0 and not self._upsert,
                     columns=plan.topics[mine[0].tp.topic].columns,
                     headers=self._headers,
-                )
+                ),
+                has_versions=self._upsert is not None and self._upsert.options.history,
             ),
             self._select,
         )

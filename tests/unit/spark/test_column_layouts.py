@@ -249,9 +249,9 @@ def test_partitions_may_not_have_the_name_of_a_column() -> None:
     by = Partitioning("buyer.name")
     flat = ColumnLayout("{name}")
     with pytest.raises(UsageError, match=r"value\.buyer\.name is the column name, which may not be a partition too"):
-        flat.check("orders", COLUMNS, ALL_ROWS, by, include_headers=False, are_hidden=False)
-    flat.check("orders", COLUMNS, ALL_ROWS, by, include_headers=False, are_hidden=True)
-    ColumnLayout("{path}").check("orders", COLUMNS, ALL_ROWS, by, include_headers=False, are_hidden=False)
+        flat.check("orders", COLUMNS, ALL_ROWS, by, others={}, are_hidden=False)
+    flat.check("orders", COLUMNS, ALL_ROWS, by, others={}, are_hidden=True)
+    ColumnLayout("{path}").check("orders", COLUMNS, ALL_ROWS, by, others={}, are_hidden=False)
 
 
 @KINDS

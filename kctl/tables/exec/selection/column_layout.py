@@ -138,14 +138,15 @@ class ColumnLayout:
         rows: RowSelection,
         by: Partitioning,
         *,
-        include_headers: bool,
+        others: Mapping[str, Type],
         are_hidden: bool,
     ) -> None:
         """Raise UsageError for columns that a topic does not have, and for two that would have one name.
 
-        `are_hidden`: partitions are no columns, as those of Iceberg.
+        `others` are the types of columns that are not in every export.  `are_hidden`: partitions are no columns, as
+        those of Iceberg.
         """
-        nodes = dict(_nodes(columns, include_headers=include_headers))
+        nodes = dict(_nodes(columns, others))
         self._check_paths(topic, nodes, rows)
         if not self.has_names:
             return
@@ -197,7 +198,7 @@ class ColumnLayout:
         return name
 
     def without_collisions(
-        self, columns: Columns, held: Mapping[str, Type], by: Partitioning, *, include_headers: bool
+        self, columns: Columns, held: Mapping[str, Type], by: Partitioning, others: Mapping[str, Type]
     ) -> Columns:
         """Return the columns without those that the table does not have yet, and whose name another one has.
 
@@ -210,7 +211,7 @@ class ColumnLayout:
             key=replace(columns.key, type=held["key"]),
             value=replace(columns.value, type=held["value"]),
         )
-        placed = list(self._placed(dict(_nodes(before, include_headers=include_headers))))
+        placed = list(self._placed(dict(_nodes(before, others))))
         taken = {(self._parent(path), self.name_of(path).lower()) for path in placed}
         taken |= {((), column.lower()) for column in by.columns}
         known = set(placed)
@@ -251,17 +252,17 @@ def _is_split(path: Path, type_: Type) -> bool:
     return path[0] in DECODED and isinstance(type_, Struct)
 
 
-def _nodes(columns: Columns, *, include_headers: bool) -> Iterator[tuple[Path, Type]]:
+def _nodes(columns: Columns, others: Mapping[str, Type]) -> Iterator[tuple[Path, Type]]:
     """Yield the columns of a topic and the fields of their structs, those of lists excepted."""
     for name, decoding in zip(DECODED, (columns.key, columns.value), strict=True):
         yield from _fields((name,), decoding.type)
         for more in _more(name, decoding):
             yield (more,), "string"
-    for name, type_ in RECORD_TYPES.items():
-        yield (name,), type_
+    for name, record_type in RECORD_TYPES.items():
+        yield (name,), record_type
     yield ("incarnation",), "int32"
-    if include_headers:
-        yield (HEADERS,), Struct()
+    for name, type_ in others.items():
+        yield (name,), type_
 
 
 def _more(name: str, decoding: Decoding) -> Collection[str]:
