@@ -380,6 +380,15 @@ def export(
             help=f"With --follow: time between the starts of two rounds.  Default: {EVERY_DEFAULT}.",
         ),
     ] = None,
+    maintain_every: Annotated[
+        Duration | None,
+        typer.Option(
+            "--maintain-every",
+            parser=Duration.within("1s", "30d"),
+            help="With --follow: time after which 'kctl tables maintain' is carried out between two rounds, with 7 "
+            "days of snapshots and replaced files.  Default: never.",
+        ),
+    ] = None,
     metrics_port: Annotated[
         int | None,
         typer.Option(
@@ -488,7 +497,12 @@ def export(
         )
     if follows and dry_run:
         raise UsageError("--follow and --dry-run exclude each other")
-    for name, given in (("every", every), ("metrics-port", metrics_port), ("metrics-listen", metrics_listen)):
+    for name, given in (
+        ("every", every),
+        ("maintain-every", maintain_every),
+        ("metrics-port", metrics_port),
+        ("metrics-listen", metrics_listen),
+    ):
         if given is not None and not follows:
             raise UsageError(f"--{name} is an option of --follow")
     if follows and run.console.format.is_document:
@@ -497,7 +511,7 @@ def export(
         )
     every_ms = Duration(EVERY_DEFAULT) if every is None else every
     host = metrics_listen or METRICS_LISTEN_DEFAULT
-    rounds = Rounds(topic_regex, every_ms, host, metrics_port) if follows else None
+    rounds = Rounds(topic_regex, every_ms, host, metrics_port, maintain_every) if follows else None
     command = command_of(run, ctx, request, request.engine) if isinstance(request.engine, SparkSettings) else []
     return run_export(run, request, command, rounds, dry_run=dry_run, show_progress=not no_progress)
 

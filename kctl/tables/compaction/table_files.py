@@ -8,6 +8,7 @@ to no table.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from uuid import uuid4
@@ -54,6 +55,7 @@ def compact_table(
     if is_dry_run or not bins:
         return summary(table.name, len(partitions), bins, None if is_dry_run else [])
     replacements: list[Replacement] = []
+    merged_files: list[WrittenFile] = []
     try:
         for held in bins:
             path = f"{prefix}{MERGED}/{uuid4().hex}{DATA_SUFFIX}"
@@ -61,28 +63,35 @@ def compact_table(
             scratch, records = merge(files, paths, sources.columns, partial(files.scratch, path), compression, layout)
             merged = WrittenFile(path.removeprefix(prefix), scratch.stat().st_size, records)
             files.publish(scratch, path)
+            merged_files.append(merged)
             is_change = any(source.lacks_columns for source in held)
             replacements.append(Replacement([path.removeprefix(prefix) for path in paths], merged, is_change))
-        _commit(table, replacements)
+        commit_replacements(table, replacements)
     except TableFailed:
         raise  # the commit may have arrived
     except BaseException:
-        for replacement in replacements:
-            files.remove(f"{prefix}{replacement.merged.path}")
+        for file in merged_files:
+            files.remove(f"{prefix}{file.path}")
         raise
-    return summary(table.name, len(partitions), bins, [replacement.merged.size for replacement in replacements])
+    return summary(table.name, len(partitions), bins, [file.size for file in merged_files])
 
 
-def _commit(table: Table, replacements: list[Replacement]) -> None:
+def commit_replacements(table: Table, replacements: Sequence[Replacement]) -> None:
+    """Replace files in one commit, again if another program has changed the table.
+
+    Raises NotCompactable if it has replaced the same files.
+    """
+    merged = {replacement.merged.path for replacement in replacements if replacement.merged}
+    removed = {path for replacement in replacements for path in replacement.removed}
     for _ in range(COMMIT_ATTEMPTS):
         try:
             table.replace(replacements)
         except Conflict:
             table.state()
             present = table.paths()
-            if {replacement.merged.path for replacement in replacements} <= present:
+            if merged <= present and not removed & present:
                 return  # its own commit, whose response was lost
-            if not {path for replacement in replacements for path in replacement.removed} <= present:
+            if not removed <= present:
                 break
         else:
             return

@@ -55,6 +55,7 @@ COMPACTION = "kctl.compaction"
 REWRITABLE_WRITER_VERSION = 4
 REWRITABLE_FEATURES = frozenset({"appendOnly", "changeDataFeed", "checkConstraints", "generatedColumns", "invariants"})
 """Features of tables that do not matter for a version that changes no rows; writer versions up to 4 have only these."""
+HOUR_MS = 3_600_000
 CHECKPOINT_VERSIONS = 100
 """Between checkpoints of versions that are not written by deltalake, which makes its own."""
 STATISTICS = ("partition", "offset")
@@ -175,8 +176,25 @@ class DeltaLakeTable:
         for removed, merged, is_change in replacements:
             sources = [held[path] for path in removed]
             actions += [_remove(source, now_ms, is_change=is_change) for source in sources]
-            actions.append(self._add(merged, sources[0].partition, now_ms, is_change=is_change))
-        self._write_version("OPTIMIZE", {COMPACTION: "true"}, actions, now_ms)
+            if merged is not None:
+                actions.append(self._add(merged, sources[0].partition, now_ms, is_change=is_change))
+        operation = "OPTIMIZE" if all(replacement.merged for replacement in replacements) else "DELETE"
+        self._write_version(operation, {COMPACTION: "true"}, actions, now_ms)
+
+    def expire(self, before_ms: int, *, is_dry_run: bool) -> int:
+        """Return 0: versions expire with their log, by the properties of the table."""
+        return 0
+
+    def used(self, before_ms: int) -> set[str]:
+        """See Table.  Versions after a time have the files that were removed since then."""
+        if self._table is None:
+            return set()
+        hours = max((time.time_ns() // 1_000_000 - before_ms) // HOUR_MS, 0)
+        with self._failures():
+            unused = self._table.vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True)
+        prefix = f"{self._directory}/" if self._directory else ""
+        gone = {unquote(path) for path in unused}
+        return {path.removeprefix(prefix) for path in self._files.sizes(self._directory)} - gone
 
     def _commit_changes(self, commit: TableCommit, properties: Mapping[str, str]) -> None:
         """Publish a batch whose files replace others.

@@ -28,7 +28,7 @@ from pyiceberg.exceptions import (
 )
 from pyiceberg.io import S3_RETRY_STRATEGY_IMPL, FileIO
 from pyiceberg.io.pyarrow import parquet_file_to_data_file
-from pyiceberg.manifest import DataFile, DataFileContent, ManifestContent
+from pyiceberg.manifest import DataFile, DataFileContent, ManifestContent, ManifestFile
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table import TableProperties, Transaction
 from pyiceberg.table.metadata import TableMetadata
@@ -42,7 +42,14 @@ from kctl.errors import UsageError
 from kctl.tables.commits.commit_json import topics_from_json, topics_to_json
 from kctl.tables.exec.schema.arrow_types import has_columns, held_columns
 from kctl.tables.exec.selection.laid_out import record_schema
-from kctl.tables.formats.iceberg_catalogs import RETENTION, catalog_failure, expiry_of, remove_files
+from kctl.tables.formats.iceberg_catalogs import (
+    EXPIRED_AT_ONCE_MAX,
+    RETENTION,
+    catalog_failure,
+    expiry_before,
+    expiry_of,
+    remove_files,
+)
 from kctl.tables.formats.iceberg_fields import partition_fields, partition_value, source_columns
 from kctl.tables.formats.table import (
     DEAD_LETTER_BYTES,
@@ -359,12 +366,50 @@ class IcebergTable:
                         sources = [held[path] for path in removed]
                         for source in sources:
                             overwrite.delete_data_file(source)
+                        if merged is None:
+                            continue
                         path = f"{self._location}/{merged.path}"
                         added = _data_file(table.io, transaction.table_metadata, path, sources[0].partition)
                         added[SORT_ORDER_INDEX] = sources[0][SORT_ORDER_INDEX]
                         overwrite.append_data_file(added)
             except CommitFailedException as error:
                 raise Conflict from error
+
+    def expire(self, before_ms: int, *, is_dry_run: bool) -> int:
+        """See Table.  The newest snapshots stay, as many as the table's property says."""
+        count = 0
+        with self._failures():
+            while self._table is not None:
+                table = self._without_retries(self._table)
+                expiry = expiry_before(table.metadata, before_ms, None if is_dry_run else EXPIRED_AT_ONCE_MAX)
+                if expiry is None or is_dry_run:
+                    return count + (len(expiry.expired) if expiry else 0)
+                try:
+                    with ExportTransaction(table) as transaction:
+                        expire = ExpireSnapshots(transaction)
+                        expire.by_ids([snapshot.snapshot_id for snapshot in expiry.expired]).commit()
+                except CommitFailedException as error:
+                    raise TableFailed(f"table {self.name} was changed at the same time: repeat this") from error
+                remove_files(table, expiry, self._is_in_table)
+                count += len(expiry.expired)
+                self.state()
+        return count
+
+    def used(self, before_ms: int) -> set[str]:
+        """See Table: data files, manifests and their lists."""
+        if self._table is None:
+            return set()
+        with self._failures():
+            io = self._table.io
+            found: set[str] = set()
+            manifests: dict[str, ManifestFile] = {}
+            for snapshot in self._table.snapshots():
+                found.add(snapshot.manifest_list)
+                manifests |= {manifest.manifest_path: manifest for manifest in snapshot.manifests(io)}
+            for path, manifest in manifests.items():
+                found.add(path)
+                found |= {entry.data_file.file_path for entry in manifest.fetch_manifest_entry(io)}
+            return {self._relative(path) for path in found if path}
 
     def _held(self) -> dict[str, DataFile]:
         """Return the data files of the current snapshot by their path relative to the table."""
