@@ -22,7 +22,7 @@ app = typer.Typer(
             "spark-warmup": "warmup",
         },
     ),
-    help="Compare exports with their topics, show how far they are behind, import and maintain them; profile topics.",
+    help="Compare exports with their topics, show how far they lag, import and maintain them; profile topics.",
     subcommand_metavar="VERB [ARGUMENTS] [OPTIONS]",
     add_completion=False,
 )
