@@ -23,8 +23,7 @@ from kctl.tables.exec.file_task import CHANGES
 from kctl.tables.exec.outcome import FileOutcome, WrittenFile
 from kctl.tables.exec.targets.files import Files
 from kctl.tables.plans.plan import Plan, Positions
-from kctl.tables.upserts.buckets import is_closed_name
-from kctl.tables.upserts.changed_keys import ChangedKeys, StateOptions
+from kctl.tables.upserts.changed_keys import ChangedKeys, StateOptions, is_closed_name
 
 REPLACEMENTS = f"{layout.LOG_DIRECTORY}/replacements"
 

@@ -69,7 +69,8 @@ def maintain_export(request: MaintainRequest, files: Files, clock: Clock) -> lis
     if request.rows_ms is not None:
         for directory, table in existing.tables():
             found += _delete_rows(files, table, directory, now_ms - request.rows_ms, is_dry_run=request.is_dry_run)
-    if not existing.options.upsert:
+    upsert = existing.options.upsert
+    if upsert is None or (upsert.history and not is_folder):
         compact = CompactRequest(
             target_bytes=request.target_bytes,
             compression=request.compression,

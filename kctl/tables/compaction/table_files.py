@@ -27,6 +27,7 @@ from kctl.tables.formats.kinds import TableKind
 from kctl.tables.formats.table import Conflict, Replacement, Table, TableFailed
 from kctl.tables.formats.table_log import COMMIT_ATTEMPTS
 from kctl.tables.plans.plan import Compression
+from kctl.tables.upserts.changed_keys import CLOSED, is_closed_name
 
 MERGED = "data/compacted"
 
@@ -40,8 +41,12 @@ def compact_table(
     compression: str,
     is_dry_run: bool,
     layout: ColumnLayout,
+    has_state: bool = False,
 ) -> CompactedTable | None:
-    """Compact the table in a directory of the target; None if there is none.  Raises TableFailed."""
+    """Compact the table in a directory of the target; None if there is none.  Raises TableFailed.
+
+    `has_state`: it has the current state by key, of which only files with versions that have ended are merged.
+    """
     if table.state() is None:
         return None
     if table.has_row_deletes():
@@ -49,7 +54,11 @@ def compact_table(
             f"table {table.name} has delete files or deletion vectors: compact it with an engine that applies them"
         )
     prefix = f"{directory}/" if directory else ""
-    partitions = {f"{prefix}{path}": partition for path, partition in table.partitions().items()}
+    partitions = {
+        f"{prefix}{path}": partition
+        for path, partition in table.partitions().items()
+        if not has_state or is_closed_name(path)
+    }
     sources = sources_of(files, sorted(partitions), partitions.__getitem__)
     bins = bins_of(sources.files, target_bytes)
     if is_dry_run or not bins:
@@ -58,7 +67,7 @@ def compact_table(
     merged_files: list[WrittenFile] = []
     try:
         for held in bins:
-            path = f"{prefix}{MERGED}/{uuid4().hex}{DATA_SUFFIX}"
+            path = f"{prefix}{MERGED}/{CLOSED if has_state else ''}{uuid4().hex}{DATA_SUFFIX}"
             paths = [source.path for source in held]
             scratch, records = merge(files, paths, sources.columns, partial(files.scratch, path), compression, layout)
             merged = WrittenFile(path.removeprefix(prefix), scratch.stat().st_size, records)
@@ -120,7 +129,8 @@ def compact_export(request: CompactRequest, files: Files, clock: Clock) -> list[
     """
     require_arrow()
     existing = ExistingExport(files, catalog=request.catalog, namespace=request.namespace)
-    if existing.options.upsert:
+    upsert = existing.options.upsert
+    if upsert and (not upsert.history or existing.options.kind is TableKind.PARQUET):
         raise NotCompactable(
             f"{files.location} has the current state by key (--mode upsert), whose files exports divide and replace "
             "by key: there is nothing to merge"
@@ -148,6 +158,7 @@ def compact_export(request: CompactRequest, files: Files, clock: Clock) -> list[
                     compression=request.compression,
                     is_dry_run=request.is_dry_run,
                     layout=existing.options.layout,
+                    has_state=upsert is not None,
                 )
                 for directory, table in existing.tables()
             ]

@@ -64,15 +64,6 @@ def bucket_of_name(path: str) -> Bucket | None:
     return Bucket(int(match[1]), int(match[2], 16)) if match else None
 
 
-CLOSED = "+closed-"
-"""A part of the names of files with versions that have ended, which have no bucket."""
-
-
-def is_closed_name(path: str) -> bool:
-    """Return whether a file has only versions that have ended."""
-    return CLOSED in path.rpartition("/")[2]
-
-
 def select(bucket: Bucket, hashes: Hashes) -> NDArray[np.bool_]:
     """Return which of the hashes are in a bucket."""
     is_in: NDArray[np.bool_] = (hashes & np.uint64(bucket.mask)) == np.uint64(bucket.bits)

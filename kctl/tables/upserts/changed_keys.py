@@ -20,6 +20,15 @@ STATE_FILE_BYTES = bound(
 )
 
 
+CLOSED = "+closed-"
+"""A part of the names of files with versions that have ended, which have no bucket."""
+
+
+def is_closed_name(path: str) -> bool:
+    """Return whether a file has only versions that have ended."""
+    return CLOSED in path.rpartition("/")[2]
+
+
 class StateOptions(NamedTuple):
     """How an export keeps the current state by key."""
 

@@ -27,17 +27,15 @@ from kctl.tables.exec.targets.files import Files
 from kctl.tables.exec.targets.writer import ParquetFile
 from kctl.tables.exec.task import COLUMNS_KEY
 from kctl.tables.upserts.buckets import (
-    CLOSED,
     DEPTH_MAX,
     Bucket,
     assign,
     bucket_of_name,
-    is_closed_name,
     key_hashes,
     overlapping,
     select,
 )
-from kctl.tables.upserts.changed_keys import STATE_FILE_BYTES
+from kctl.tables.upserts.changed_keys import CLOSED, STATE_FILE_BYTES, is_closed_name
 from kctl.tables.upserts.changes import OF_TABLE, ORIGIN, RECORD, Truncate, after_truncates, truncates_of
 from kctl.tables.upserts.gathering import EXPORT_CHANGES_BYTES_MAX, Group, gather
 from kctl.tables.upserts.history import ANY_PLACE, Versions, with_first_places

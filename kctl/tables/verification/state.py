@@ -38,7 +38,8 @@ from kctl.tables.exec.task import COLUMNS_KEY, OpenReader, export_file
 from kctl.tables.plans.cluster_view import ISOLATION_LEVELS
 from kctl.tables.plans.live_topic import LiveLog
 from kctl.tables.plans.plan import Isolation
-from kctl.tables.upserts.buckets import Bucket, bucket_of_name, is_closed_name, key_hashes, select
+from kctl.tables.upserts.buckets import Bucket, bucket_of_name, key_hashes, select
+from kctl.tables.upserts.changed_keys import is_closed_name
 from kctl.tables.upserts.rows import has_equal_values
 from kctl.tables.upserts.state import StateRequest, with_all_columns, write_state
 from kctl.tables.verification.ledger import Difference

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from kctl.errors import UsageError
+from kctl.tables.compaction.table_files import CompactRequest, compact_export
 from kctl.tables.exec.schema.column_types import ChangeFormat
 from kctl.tables.exec.selection.column_layout import ColumnLayout
 from kctl.tables.exec.selection.upserts import UpsertOptions
@@ -33,7 +34,7 @@ from tests.unit.spark.changing_topic import (
     whole_value,
 )
 from tests.unit.spark.crashing_files import Crash
-from tests.unit.spark.scene import SILENT, Beginning, Cluster, exporter
+from tests.unit.spark.scene import SILENT, Beginning, Cluster, StoppedClock, exporter
 from tests.unit.spark.stepped_port import crashing
 from tests.unit.spark.test_current_state import FILE_BYTES, upsert, verified_state
 from tests.unit.spark.test_tables import stepped_commits
@@ -247,6 +248,24 @@ def test_files_that_deltalake_has_merged_are_divided_again(tmp_path: Path) -> No
     topic.append(0, 5)
     upsert(topic, tmp_path, table)
     assert read_versions(tmp_path, table) == plain_versions(topic)
+
+
+@pytest.mark.parametrize("kind", [TableKind.ICEBERG, TableKind.DELTA])
+def test_files_with_earlier_versions_are_merged_and_get_later_columns(tmp_path: Path, kind: TableKind) -> None:
+    table = table_of(kind, history=True)
+    topic = LateTopic(seed=8)
+    for count in (12, 25, 9):
+        topic.append(0, count)
+        upsert(topic, tmp_path, table)
+    (found,) = compact_export(CompactRequest(target_bytes=1 << 20), DiskFiles(tmp_path), StoppedClock())
+    assert (found.files_before, found.files_after) == (3, 1)
+    assert read_versions(tmp_path, table) == plain_versions(topic)
+    assert sum(row["value"]["late"] is not None for row in read_rows(tmp_path, table) if not row["is_current"]) > 0
+    topic.append(0, 20)
+    topic.append(1, 20)
+    upsert(topic, tmp_path, table)
+    assert read_versions(tmp_path, table) == plain_versions(topic)
+    assert verified_state(topic, tmp_path).is_equal
 
 
 def test_an_order_and_a_topic_without_state_are_refused() -> None:
