@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -23,6 +24,7 @@ from kctl.system.user_files import read_regular
 from kctl.tables.commits.layout import PARQUET_MARK
 from kctl.tables.engines.session import SparkSettings
 from kctl.tables.exec.schema.column_types import ChangeFormat, Format
+from kctl.tables.exec.selection.column_layout import ColumnLayout
 from kctl.tables.exec.selection.partitioning import Partitioning
 from kctl.tables.exec.selection.row_selection import HEADER_LIST, HeaderForm, RowSelection
 from kctl.tables.exec.selection.upserts import UpsertOptions
@@ -54,6 +56,7 @@ METRICS_LISTEN_DEFAULT = "127.0.0.1"
         "kctl export orders --to lake/ --table iceberg --value avro --schema-registry http://127.0.0.1:8081",
         "kctl export orders --to lake/ --value json --dead-letter-topic orders-bad",
         "kctl export orders --to lake/ --partition-by date --time-zone Europe/Berlin",
+        "kctl export orders --to lake/ --value json --flatten '{path}' --rename value.id=order_id --sort-by value.id",
         "kctl export orders --to lake/ --table iceberg --value json --partition-by 'day(timestamp),bucket(16,id)'",
         "kctl export shop.customers --to lake/ --table delta --mode upsert --value json --change-format debezium",
         "kctl export orders --to s3://lake/orders --follow --every 5m --metrics-port 9309",
@@ -157,8 +160,36 @@ def export(
         str,
         typer.Option(
             "--select",
+            "--columns",
             metavar="COLUMN,...",
-            help="Only these columns, also fields such as value.id, besides topic, partition and offset.",
+            help="Only these columns, also fields such as value.id or patterns such as value.*_id, besides topic, "
+            "partition and offset.  Fixed by the first run.",
+        ),
+    ] = "",
+    rename: Annotated[
+        list[Pair] | None,
+        typer.Option(
+            "--rename",
+            parser=Pair,
+            metavar="OLD=NEW",
+            help="Another name for a column or field, as value.customer.id=customer.  Fixed by the first run.",
+        ),
+    ] = None,
+    flatten: Annotated[
+        str,
+        typer.Option(
+            "--flatten",
+            metavar="TEMPLATE",
+            help="Fields of decoded keys and values as columns of their own, whose names have {path} (customer_name "
+            "of value.customer.name), {path:SEPARATOR}, {name} or {column}.  Fixed by the first run.",
+        ),
+    ] = "",
+    sort_by: Annotated[
+        str,
+        typer.Option(
+            "--sort-by",
+            metavar="COLUMN,...",
+            help="Sort the rows of each file, and of those that a compaction merges.  Fixed by the first run.",
         ),
     ] = "",
     where: Annotated[
@@ -282,6 +313,14 @@ def export(
             "envelopes or unwrapped with __deleted.",
         ),
     ] = "none",
+    history: Annotated[
+        bool,
+        typer.Option(
+            "--history",
+            help="With --mode upsert: keep earlier rows of each key too, in the columns valid_from, valid_to and "
+            "is_current (a slowly changing dimension of type 2).  Fixed by the first run.",
+        ),
+    ] = False,
     engine: Annotated[
         Literal["local", "spark"],
         typer.Option("--engine", help="What runs the tasks: processes of this machine, or Apache Spark."),
@@ -341,6 +380,15 @@ def export(
             help=f"With --follow: time between the starts of two rounds.  Default: {EVERY_DEFAULT}.",
         ),
     ] = None,
+    maintain_every: Annotated[
+        Duration | None,
+        typer.Option(
+            "--maintain-every",
+            parser=Duration.within("1s", "30d"),
+            help="With --follow: time after which 'kctl tables maintain' is carried out between two rounds, with 7 "
+            "days of snapshots and replaced files.  Default: never.",
+        ),
+    ] = None,
     metrics_port: Annotated[
         int | None,
         typer.Option(
@@ -393,7 +441,7 @@ def export(
     run.consumer_properties()
     run.note_unused("export")
     level = Isolation(run.setting(ctx, "isolation", "isolation.level"))
-    upsert = _upsert(mode, key_fields, order_by, change_format)
+    upsert = _upsert(mode, key_fields, order_by, change_format, has_history=history)
     changes = upsert.changes if upsert else ChangeFormat.NONE
     if changes is not ChangeFormat.NONE:
         if value not in {"json", "avro", "protobuf"}:
@@ -430,6 +478,7 @@ def export(
             is_shared=one_table,
             partition_by=by,
             rows=rows,
+            layout=_layout(flatten, rename, sort_by),
             headers=HeaderForm.parse(headers) if headers else HEADER_LIST,
             upsert=upsert,
             keeps_raw=keep_raw,
@@ -443,12 +492,17 @@ def export(
     )
     if adopt and request.table.mark != PARQUET_MARK:
         raise UsageError(
-            "--adopt is an option of --table parquet without --one-table, --partition-by, --select, --where, --headers "
-            "and --keep-raw"
+            "--adopt is an option of --table parquet without --one-table, --partition-by, --select, --where, --rename, "
+            "--flatten, --sort-by, --headers and --keep-raw"
         )
     if follows and dry_run:
         raise UsageError("--follow and --dry-run exclude each other")
-    for name, given in (("every", every), ("metrics-port", metrics_port), ("metrics-listen", metrics_listen)):
+    for name, given in (
+        ("every", every),
+        ("maintain-every", maintain_every),
+        ("metrics-port", metrics_port),
+        ("metrics-listen", metrics_listen),
+    ):
         if given is not None and not follows:
             raise UsageError(f"--{name} is an option of --follow")
     if follows and run.console.format.is_document:
@@ -457,17 +511,29 @@ def export(
         )
     every_ms = Duration(EVERY_DEFAULT) if every is None else every
     host = metrics_listen or METRICS_LISTEN_DEFAULT
-    rounds = Rounds(topic_regex, every_ms, host, metrics_port) if follows else None
+    rounds = Rounds(topic_regex, every_ms, host, metrics_port, maintain_every) if follows else None
     command = command_of(run, ctx, request, request.engine) if isinstance(request.engine, SparkSettings) else []
     return run_export(run, request, command, rounds, dry_run=dry_run, show_progress=not no_progress)
 
 
-def _upsert(mode: str, key_fields: str, order_by: str, change_format: str) -> UpsertOptions | None:
+def _layout(flatten: str, rename: Sequence[Pair] | None, sort_by: str) -> ColumnLayout:
+    names = tuple(name.strip() for name in sort_by.split(",")) if sort_by else ()
+    return ColumnLayout(flatten, tuple((old, new) for old, new in rename or ()), names)
+
+
+def _upsert(
+    mode: str, key_fields: str, order_by: str, change_format: str, *, has_history: bool
+) -> UpsertOptions | None:
     """Return how the table keeps the current state; None if it has all records.  Raises UsageError."""
     if mode == "upsert":
         keys = tuple(name.strip() for name in key_fields.split(",")) if key_fields else ()
-        return UpsertOptions(keys, order_by.strip(), ChangeFormat(change_format))
-    given = {"--key-fields": key_fields, "--order-by": order_by, "--change-format": change_format != "none"}
+        return UpsertOptions(keys, order_by.strip(), ChangeFormat(change_format), has_history)
+    given = {
+        "--key-fields": key_fields,
+        "--order-by": order_by,
+        "--change-format": change_format != "none",
+        "--history": has_history,
+    }
     for name, is_given in given.items():
         if is_given:
             raise UsageError(f"{name} is an option of --mode upsert")

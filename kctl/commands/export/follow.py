@@ -7,13 +7,15 @@ import os
 import select
 import signal
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from kctl.client.registry.schema import RegistryUnreachable
 from kctl.commands.export.metrics import FollowMetrics as FollowMetrics  # noqa: PLC0414 - for the command
 from kctl.commands.frame.invocation import Invocation
 from kctl.errors import ApiError, ClusterUnreachable, KctlError
+from kctl.output.quantities import format_duration
 from kctl.server.loop.tasks import SystemClock
+from kctl.tables.compaction.bins import MaintainedStep
 from kctl.tables.engines.engine import EngineSettings, start_engine
 from kctl.tables.engines.job import TaskRunner
 from kctl.tables.engines.session import SparkFailed
@@ -35,11 +37,13 @@ def follow(
     metrics: FollowMetrics,
     listener: Callable[[contextlib.ExitStack], Listener],
     show: Callable[[ExportReport], None],
+    maintenance: Maintenance | None = None,
 ) -> None:
     """Export until SIGINT or SIGTERM, which end it after the current commit.
 
     `next_request` returns the request of a round, whose topics may differ from those of the one before.  `listener`
-    makes the listener of a round, whose resources are released at its end.  Raises what the first round raises, and
+    makes the listener of a round, whose resources are released at its end.  `maintenance` is carried out between
+    rounds; its errors are warnings, and the next one repeats it.  Raises what the first round raises, and
     later errors that a retry cannot resolve.
     """
     clock = SystemClock()
@@ -65,7 +69,28 @@ def follow(
                 )
                 show(report)
                 run.console.flush()
+                if maintenance is not None:
+                    _maintain(run, maintenance, metrics, clock)
             stop.wait((metrics.state.due_ms - clock.monotonic_ms()) / 1000)
+
+
+class Maintenance(NamedTuple):
+    """What is done with the tables of an export from time to time."""
+
+    every_ms: int
+    carry_out: Callable[[], list[MaintainedStep]]
+
+
+def _maintain(run: Invocation, maintenance: Maintenance, metrics: FollowMetrics, clock: SystemClock) -> None:
+    if not following.is_maintenance_due(metrics.state, maintenance.every_ms, clock.monotonic_ms()):
+        return
+    try:
+        for step in maintenance.carry_out():
+            if step.removed:
+                run.console.note(f"maintenance of {step.table}: {step.step}: {step.removed}")
+    except (KctlError, OSError) as error:
+        run.console.warn(f"maintenance: {error}; it is repeated after {format_duration(maintenance.every_ms)}")
+    metrics.state = following.maintained(metrics.state, clock.monotonic_ms())
 
 
 def is_retried(error: Exception) -> bool:

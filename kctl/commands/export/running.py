@@ -6,6 +6,7 @@ import contextlib
 import shlex
 import time
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from kctl.client.registry.schema import RegistryUnreachable, SchemaError
@@ -17,12 +18,13 @@ from kctl.output.quantities import counted
 from kctl.server.loop.tasks import SystemClock
 from kctl.tables.commits.commit_log import BrokenExportFolder, LostRace
 from kctl.tables.commits.inventory import UnknownFiles
+from kctl.tables.compaction.bins import KEEP_MS, MaintainedStep
 from kctl.tables.engines.engine import Pace, require_engine
 from kctl.tables.engines.session import SparkMissing, SparkSettings, require_spark
 from kctl.tables.engines.submission import submit, without_secrets
 from kctl.tables.exec.outcome import BadRecords, CorruptRecords, DataLoss, TooManyMisfits
 from kctl.tables.exec.targets.files import Locked
-from kctl.tables.exec.targets.target import PackageMissing
+from kctl.tables.exec.targets.target import PackageMissing, open_files
 from kctl.tables.exports.cluster_reads import topic_names
 from kctl.tables.exports.export import Exporter, Listener, misfit_text
 from kctl.tables.exports.summary import (
@@ -58,6 +60,8 @@ class Rounds(NamedTuple):
     every_ms: int
     metrics_host: str
     metrics_port: int | None
+    maintain_every_ms: int | None = None
+    """Time between two maintenances of the tables; None for no maintenance."""
 
 
 def run_export(
@@ -151,7 +155,7 @@ def _status_of(failed: Mapping[str, KctlError]) -> ExitStatus:
 
 
 def _follow(run: Invocation, request: ExportRequest, rounds: Rounds, *, show_progress: bool) -> None:
-    from kctl.commands.export.follow import FollowMetrics, follow  # noqa: PLC0415 - imports asyncio and HTTP
+    from kctl.commands.export.follow import FollowMetrics, Maintenance, follow  # noqa: PLC0415 - imports asyncio and HTTP
 
     def listener(stack: contextlib.ExitStack) -> Listener:
         notes = _ProgressNotes(run, stack, show_progress=show_progress)
@@ -176,7 +180,19 @@ def _follow(run: Invocation, request: ExportRequest, rounds: Rounds, *, show_pro
             port = metrics.serve(rounds.metrics_host, rounds.metrics_port)
             host = f"[{rounds.metrics_host}]" if ":" in rounds.metrics_host else rounds.metrics_host
             run.console.note(f"serving http://{host}:{port}/metrics")
-        follow(run, next_request, metrics, listener, show)
+        every_ms = rounds.maintain_every_ms
+        maintenance = None if every_ms is None else Maintenance(every_ms, partial(_maintain, request))
+        follow(run, next_request, metrics, listener, show, maintenance)
+
+
+def _maintain(request: ExportRequest) -> list[MaintainedStep]:
+    from kctl.tables.compaction.maintenance import MaintainRequest, maintain_export  # noqa: PLC0415 - imports pyarrow
+
+    table = request.table
+    maintained = MaintainRequest(
+        target_bytes=request.target_file_bytes, keep_ms=KEEP_MS, catalog=table.catalog, namespace=table.namespace
+    )
+    return maintain_export(maintained, open_files(request.target), SystemClock())
 
 
 def _show_report(run: Invocation, request: ExportRequest, report: ExportReport) -> None:

@@ -105,7 +105,7 @@ WORK: dict[str, dict[str, Member]] = {
         ),
         "tables": Member(
             "kctl.commands.tables",
-            "Compare exports with their topics, show how far they are behind, import and compact them; profile topics.",
+            "Compare exports with their topics, show how far they lag, import and maintain them; profile topics.",
         ),
     },
     "This tool": {

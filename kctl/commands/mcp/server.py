@@ -88,7 +88,7 @@ NOT_OFFERED = {
     "it connects to a second cluster": ("copy", "configs diff"),
     "it reads or writes files of this machine": (
         *("groups export", "groups import", "acls apply", "dump-log", "export", "tables spark-warmup"),
-        *("tables import", "tables compact"),
+        *("tables import", "tables compact", "tables maintain"),
         *("reassign execute", "reassign status", "reassign verify", "reassign cancel", "cluster maintenance"),
         *("topics set-replication", "cluster add-broker", "cluster remove-broker"),
         *("plan", "apply"),

@@ -17,11 +17,12 @@ app = typer.Typer(
             "status": "exports",
             "import": "exports",
             "compact": "exports",
+            "maintain": "exports",
             "profile": "profile",
             "spark-warmup": "warmup",
         },
     ),
-    help="Compare exports with their topics, show how far they are behind, import and compact them; profile topics.",
+    help="Compare exports with their topics, show how far they lag, import and maintain them; profile topics.",
     subcommand_metavar="VERB [ARGUMENTS] [OPTIONS]",
     add_completion=False,
 )

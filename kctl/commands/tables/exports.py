@@ -1,4 +1,4 @@
-"""`kctl tables`: status, verify, compact, import."""
+"""`kctl tables`: status, verify, compact, maintain, import."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kctl.commands.frame.command import ChangingCommand, ClusterCommand, LocalCh
 from kctl.commands.frame.exit_status import ExitStatus, Refused
 from kctl.commands.frame.help.text import examples
 from kctl.commands.frame.invocation import Invocation
-from kctl.commands.frame.options.option_types import LagCondition, Partitions, Size, list_of
+from kctl.commands.frame.options.option_types import Duration, LagCondition, Partitions, Size, list_of
 from kctl.commands.frame.options.values import format_time
 from kctl.commands.frame.output.rows import exception_error
 from kctl.commands.frame.output.shown import shows
@@ -24,7 +24,7 @@ from kctl.server.loop.tasks import SystemClock
 from kctl.tables.commits.commit_log import BrokenExportFolder, LostRace
 from kctl.tables.commits.existing import ExistingExport
 from kctl.tables.commits.inventory import UnknownFiles
-from kctl.tables.compaction.bins import CompactedTable, NotCompactable
+from kctl.tables.compaction.bins import CompactedTable, MaintainedStep, NotCompactable
 from kctl.tables.exec.outcome import DataLoss
 from kctl.tables.exec.targets.files import Locked
 from kctl.tables.exec.targets.target import PackageMissing, open_files, parse_target, require_arrow
@@ -352,6 +352,88 @@ def compact(
     except (BrokenExportFolder, Locked, LostRace, UnknownFiles, NotCompactable) as error:
         raise Refused(str(error)) from None
     run.console.show(CompactedTable, compacted)
+    return ExitStatus.DONE
+
+
+# `kctl tables maintain`.
+
+
+@verbs.command(
+    "maintain",
+    cls=LocalChange,
+    epilog=examples(
+        "kctl tables maintain s3://lake/shop --dry-run",
+        "kctl tables maintain lake/ --keep 3d --delete-rows-after 90d --yes",
+    ),
+)
+@shows(MaintainedStep)
+def maintain(
+    ctx: typer.Context,
+    target: Annotated[str, typer.Argument(help=TARGET_HELP, metavar="TARGET")],
+    *,
+    keep: Annotated[
+        Duration,
+        typer.Option(
+            "--keep",
+            parser=Duration.within("1h", "3650d"),
+            help="Age from which snapshots, replaced files and files of interrupted runs are removed.",
+        ),
+    ] = Duration("7d"),
+    delete_rows_after: Annotated[
+        Duration | None,
+        typer.Option(
+            "--delete-rows-after",
+            parser=Duration.within("1h", "3650d"),
+            help="Remove the files all of whose rows have timestamps of that age.  Default: no rows are removed.",
+        ),
+    ] = None,
+    target_file_size: Annotated[
+        Size, typer.Option("--target-file-size", parser=Size.within("1"), help="Approximate size of merged files.")
+    ] = Size("256m"),
+    catalog: Catalog = None,
+    namespace: Namespace = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done; change nothing.")] = False,
+) -> ExitStatus:
+    """Merge the files of tables, and remove what they no longer need.
+
+    In this order: remove old rows (--delete-rows-after), merge small files as 'kctl tables compact', expire snapshots
+    (Iceberg), and remove the data files and manifests that no snapshot or version uses.  Each step is complete or has
+    changed nothing, and a repetition does what is left.  Exports may run at the same time.
+
+    In a folder of Parquet files, small files are merged.  The files of a current state (--mode upsert) are not merged.
+
+    'kctl export --follow --maintain-every 1h' does the same between rounds.
+    """
+    run: Invocation = ctx.obj
+    location = parse_target(target)
+    try:
+        require_arrow()
+    except PackageMissing as error:
+        run.console.fail("PACKAGE_MISSING", str(error))
+        return ExitStatus.FAILED
+    from kctl.tables.compaction.maintenance import MaintainRequest, maintain_export  # noqa: PLC0415 - imports pyarrow
+
+    request = MaintainRequest(
+        target_bytes=target_file_size,
+        keep_ms=keep,
+        rows_ms=delete_rows_after,
+        catalog=catalog,
+        namespace=namespace or "",
+        is_dry_run=dry_run,
+    )
+    if not dry_run:
+        run.consent(f"Merge the files of {location}, and remove those that are not needed?")
+    try:
+        steps = maintain_export(request, open_files(location), SystemClock())
+    except PackageMissing as error:
+        run.console.fail("PACKAGE_MISSING", str(error))
+        return ExitStatus.FAILED
+    except DataLoss as error:
+        run.console.fail("DATA_LOSS", str(error))
+        return ExitStatus.UNMET
+    except (BrokenExportFolder, Locked, LostRace, UnknownFiles, NotCompactable) as error:
+        raise Refused(str(error)) from None
+    run.console.show(MaintainedStep, steps)
     return ExitStatus.DONE
 
 

@@ -23,7 +23,7 @@ from kctl.tables.exec.file_task import CHANGES
 from kctl.tables.exec.outcome import FileOutcome, WrittenFile
 from kctl.tables.exec.targets.files import Files
 from kctl.tables.plans.plan import Plan, Positions
-from kctl.tables.upserts.changed_keys import ChangedKeys, StateOptions
+from kctl.tables.upserts.changed_keys import ChangedKeys, StateOptions, is_closed_name
 
 REPLACEMENTS = f"{layout.LOG_DIRECTORY}/replacements"
 
@@ -53,9 +53,9 @@ def write_state_files(
             topic,
             outcomes,
             positions,
-            schema=state_schema(columns),
+            schema=state_schema(columns, has_versions=upsert.options.history),
             current=sorted(current[topic]),
-            place=partial(_waiting_path_of_bucket, replacement, topic),
+            place=partial(_waiting_path_of, replacement, topic, plan.batch),
         )
         changed[topic] = new.keys
         of_topic = [file._replace(path=_final_path(file.path)) for file in new.files]
@@ -114,8 +114,10 @@ def _waiting_path(replacement: str, path: str) -> str:
     return f"{REPLACEMENTS}/{directory}/{replacement}+{name}"
 
 
-def _waiting_path_of_bucket(replacement: str, topic: str, bucket: str) -> str:
-    name = f"{layout.short_name(topic)}{bucket}{layout.DATA_SUFFIX}"
+def _waiting_path_of(replacement: str, topic: str, batch: int, name: str) -> str:
+    # Files of buckets replace those of the same name; others must not.
+    number = f"-{batch:012d}" if is_closed_name(name) else ""
+    name = f"{layout.short_name(topic)}{name}{number}{layout.DATA_SUFFIX}"
     return _waiting_path(replacement, f"{layout.topic_directory(topic)}/{name}")
 
 

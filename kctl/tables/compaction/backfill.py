@@ -18,6 +18,7 @@ from kctl.tables.exec.schema.arrow_types import arrow_type, column_type, held_co
 from kctl.tables.exec.schema.column_types import Struct, Type, extended, leaves
 from kctl.tables.exec.schema.json_fields import NOTHING, divided
 from kctl.tables.exec.schema.json_text import parse, text_of
+from kctl.tables.exec.selection.laid_out import record_schema
 from kctl.tables.exec.task import COLUMNS_KEY
 
 NAMES = ("key", "value")
@@ -27,15 +28,18 @@ class FileColumns(NamedTuple):
     """The columns of a file."""
 
     schema: pa.Schema
-    """Without metadata."""
+    """As the columns of records, without metadata."""
     decoded: str
     """How keys and values were decoded, as in the footer; empty if it does not say."""
+    files: pa.Schema
+    """Those of the file, which may have other names (kctl.tables.exec.selection.laid_out)."""
 
     @classmethod
     def of(cls, metadata: pq.FileMetaData) -> FileColumns:
         """Return those that a footer has."""
         decoded = (metadata.metadata or {}).get(COLUMNS_KEY.encode(), b"").decode()
-        return cls(metadata.schema.to_arrow_schema().remove_metadata(), decoded)
+        files = metadata.schema.to_arrow_schema().remove_metadata()
+        return cls(record_schema(files), decoded, files)
 
     @property
     def width(self) -> int:

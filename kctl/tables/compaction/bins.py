@@ -17,6 +17,8 @@ COMPACTED_FILES_PER_FILE_MAX = bound(
 )
 
 
+KEEP_MS = 7 * 86_400_000
+"""Age of snapshots and unused files that a maintenance removes, unless another one is given."""
 SMALL_SHARE = 0.75
 """Files of at least this share of the target size are left as they are."""
 
@@ -43,6 +45,16 @@ class CompactedTable(NamedTuple):
     files_after: int
     bytes_before: int
     bytes_after: int | None
+    status: str
+
+
+class MaintainedStep(NamedTuple):
+    """What a step has done with a table: numbers of files or snapshots, and bytes of files that are gone."""
+
+    table: str
+    step: str
+    removed: int
+    bytes: int
     status: str
 
 

@@ -12,7 +12,7 @@ see records twice from the first published file to the last removed one, but nev
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from uuid import uuid4
@@ -22,10 +22,10 @@ from kctl.tables.commits.commit_json import Compaction
 from kctl.tables.commits.commit_log import CommitLog, LostRace
 from kctl.tables.commits.inventory import UnknownFiles
 from kctl.tables.commits.layout import DATA_SUFFIX, incarnation_of, topic_part
-from kctl.tables.compaction.backfill import FileColumns
 from kctl.tables.compaction.bins import CompactedTable, NotCompactable, SourceFile, bins_of, summary
 from kctl.tables.compaction.merging import merge, sources_of
 from kctl.tables.exec.outcome import DataLoss, WrittenFile
+from kctl.tables.exec.selection.column_layout import PLAIN_LAYOUT, ColumnLayout
 from kctl.tables.exec.targets.files import Files
 from kctl.tables.plans.plan import Positions
 
@@ -34,9 +34,16 @@ BINS_PER_BATCH_MAX = 16
 
 
 def compact_folder(
-    files: Files, log: CommitLog, *, target_bytes: int, compression: str, clock: Clock, is_dry_run: bool
+    files: Files,
+    log: CommitLog,
+    *,
+    target_bytes: int,
+    compression: str,
+    clock: Clock,
+    is_dry_run: bool,
+    layout: ColumnLayout = PLAIN_LAYOUT,
 ) -> list[CompactedTable]:
-    """Compact all topics of a folder.
+    """Compact all topics of a folder; rows are in the order of `layout`.
 
     Raises Locked, LostRace, NotCompactable, DataLoss, UnknownFiles and OSError; the log is then as before, or the
     compaction is abandoned by the next run.
@@ -56,7 +63,8 @@ def compact_folder(
                 sizes = []
                 for first in range(0, len(bins), BINS_PER_BATCH_MAX):
                     some = bins[first : first + BINS_PER_BATCH_MAX]
-                    positions, written = _compact(files, log, positions, some, sources.columns, compression, clock)
+                    write = partial(merge, files, widest=sources.columns, compression=compression, layout=layout)
+                    positions, written = _compact(files, log, positions, some, write, clock)
                     sizes += [file.size for file in written]
             found.append(summary(directory, len(paths), bins, sizes))
         return found
@@ -79,18 +87,17 @@ def _compact(
     log: CommitLog,
     positions: Positions,
     bins: Sequence[Sequence[SourceFile]],
-    columns: FileColumns,
-    compression: str,
+    write: Callable[..., tuple[Path, int]],
     clock: Clock,
 ) -> tuple[Positions, list[WrittenFile]]:
-    """Merge some bins in one batch; return the positions after it."""
+    """Merge some bins in one batch with `write`, a part of `merge`; return the positions after it."""
     batch = positions.last_batch + 1
     merged: dict[str, tuple[Path, int]] = {}
     try:
         for number, held in enumerate(bins):
             path = _merged_path(held[0].path, batch, number)
             paths = [source.path for source in held]
-            merged[path] = merge(files, paths, columns, partial(files.scratch, path), compression)
+            merged[path] = write(paths, open_path=partial(files.scratch, path))
         removed = tuple(source.path for held in bins for source in held)
         plan = Compaction(batch, clock.now_ms(), uuid4().hex, tuple(merged), removed)
         log.write_compaction_plan(plan)

@@ -15,13 +15,15 @@ from kctl.tables.commits.adoption import RANGE
 from kctl.tables.compaction.backfill import FileColumns, filled, has_rests
 from kctl.tables.compaction.bins import SourceFile
 from kctl.tables.exec.outcome import DataLoss
+from kctl.tables.exec.selection.column_layout import PLAIN_LAYOUT, ColumnLayout
+from kctl.tables.exec.selection.laid_out import as_records, laid_out, sort_paths
 from kctl.tables.exec.targets.damage import damage_as_arrow_error
 from kctl.tables.exec.targets.files import Files
 from kctl.tables.exec.targets.writer import ParquetFile, footer
 from kctl.tables.exec.task import COLUMNS_KEY, LOST_KEY, PARTS_KEY, RANGE_KEY
 
 BATCH_ROWS = 1 << 16
-NO_COLUMNS = FileColumns(pa.schema([]), "")
+NO_COLUMNS = FileColumns(pa.schema([]), "", pa.schema([]))
 
 
 class Sources(NamedTuple):
@@ -56,9 +58,15 @@ def sources_of(files: Files, paths: Iterable[str], group_of: Callable[[str], Has
 
 
 def merge(
-    files: Files, paths: Sequence[str], widest: FileColumns, open_path: Callable[[], Path], compression: str
+    files: Files,
+    paths: Sequence[str],
+    widest: FileColumns,
+    open_path: Callable[[], Path],
+    compression: str,
+    layout: ColumnLayout = PLAIN_LAYOUT,
 ) -> tuple[Path, int]:
-    """Write the rows of the files, in their order, to a scratch file; return it and the number of rows.
+    """Write the rows of the files, in their order or that of --sort-by, to a scratch file; return it and the number of
+    rows.
 
     Rows get the columns that their file lacks, see kctl.tables.compaction.backfill.  Raises DataLoss for a damaged
     file.
@@ -66,8 +74,10 @@ def merge(
     with _opened(files, paths[0]) as file:
         columns = FileColumns.of(pq.read_metadata(file))
     columns = widest if widest.extends(columns) else columns
-    schema = columns.schema
-    merged = ParquetFile(open_path, schema=schema, compression=compression, metadata={})
+    schema = columns.files
+    merged = ParquetFile(
+        open_path, schema=schema, compression=compression, metadata={}, sort_by=sort_paths(schema, layout)
+    )
     try:
         metadata = _Metadata()
         for path in paths:
@@ -76,7 +86,7 @@ def merge(
                 source = pq.ParquetFile(file, pre_buffer=False)
                 for batch in source.iter_batches(BATCH_ROWS, use_threads=False):
                     is_narrower = batch.schema.names != schema.names or batch.schema.types != schema.types
-                    whole = filled(batch, schema) if is_narrower else batch
+                    whole = laid_out(filled(as_records(batch), columns.schema), schema) if is_narrower else batch
                     merged.add(pa.RecordBatch.from_arrays(whole.columns, schema=schema))
         return merged.finish(metadata.entries(columns.decoded)), merged.records
     except BaseException:

@@ -8,6 +8,7 @@ to no table.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from uuid import uuid4
@@ -19,20 +20,33 @@ from kctl.tables.commits.layout import DATA_SUFFIX
 from kctl.tables.compaction.bins import CompactedTable, NotCompactable, bins_of, summary
 from kctl.tables.compaction.merging import merge, sources_of
 from kctl.tables.exec.outcome import WrittenFile
+from kctl.tables.exec.selection.column_layout import ColumnLayout
 from kctl.tables.exec.targets.files import Files
 from kctl.tables.exec.targets.target import require_arrow
 from kctl.tables.formats.kinds import TableKind
 from kctl.tables.formats.table import Conflict, Replacement, Table, TableFailed
 from kctl.tables.formats.table_log import COMMIT_ATTEMPTS
 from kctl.tables.plans.plan import Compression
+from kctl.tables.upserts.changed_keys import CLOSED, is_closed_name
 
 MERGED = "data/compacted"
 
 
 def compact_table(
-    files: Files, table: Table, directory: str, *, target_bytes: int, compression: str, is_dry_run: bool
+    files: Files,
+    table: Table,
+    directory: str,
+    *,
+    target_bytes: int,
+    compression: str,
+    is_dry_run: bool,
+    layout: ColumnLayout,
+    has_state: bool = False,
 ) -> CompactedTable | None:
-    """Compact the table in a directory of the target; None if there is none.  Raises TableFailed."""
+    """Compact the table in a directory of the target; None if there is none.  Raises TableFailed.
+
+    `has_state`: it has the current state by key, of which only files with versions that have ended are merged.
+    """
     if table.state() is None:
         return None
     if table.has_row_deletes():
@@ -40,41 +54,53 @@ def compact_table(
             f"table {table.name} has delete files or deletion vectors: compact it with an engine that applies them"
         )
     prefix = f"{directory}/" if directory else ""
-    partitions = {f"{prefix}{path}": partition for path, partition in table.partitions().items()}
+    partitions = {
+        f"{prefix}{path}": partition
+        for path, partition in table.partitions().items()
+        if not has_state or is_closed_name(path)
+    }
     sources = sources_of(files, sorted(partitions), partitions.__getitem__)
     bins = bins_of(sources.files, target_bytes)
     if is_dry_run or not bins:
         return summary(table.name, len(partitions), bins, None if is_dry_run else [])
     replacements: list[Replacement] = []
+    merged_files: list[WrittenFile] = []
     try:
         for held in bins:
-            path = f"{prefix}{MERGED}/{uuid4().hex}{DATA_SUFFIX}"
+            path = f"{prefix}{MERGED}/{CLOSED if has_state else ''}{uuid4().hex}{DATA_SUFFIX}"
             paths = [source.path for source in held]
-            scratch, records = merge(files, paths, sources.columns, partial(files.scratch, path), compression)
+            scratch, records = merge(files, paths, sources.columns, partial(files.scratch, path), compression, layout)
             merged = WrittenFile(path.removeprefix(prefix), scratch.stat().st_size, records)
             files.publish(scratch, path)
+            merged_files.append(merged)
             is_change = any(source.lacks_columns for source in held)
             replacements.append(Replacement([path.removeprefix(prefix) for path in paths], merged, is_change))
-        _commit(table, replacements)
+        commit_replacements(table, replacements)
     except TableFailed:
         raise  # the commit may have arrived
     except BaseException:
-        for replacement in replacements:
-            files.remove(f"{prefix}{replacement.merged.path}")
+        for file in merged_files:
+            files.remove(f"{prefix}{file.path}")
         raise
-    return summary(table.name, len(partitions), bins, [replacement.merged.size for replacement in replacements])
+    return summary(table.name, len(partitions), bins, [file.size for file in merged_files])
 
 
-def _commit(table: Table, replacements: list[Replacement]) -> None:
+def commit_replacements(table: Table, replacements: Sequence[Replacement]) -> None:
+    """Replace files in one commit, again if another program has changed the table.
+
+    Raises NotCompactable if it has replaced the same files.
+    """
+    merged = {replacement.merged.path for replacement in replacements if replacement.merged}
+    removed = {path for replacement in replacements for path in replacement.removed}
     for _ in range(COMMIT_ATTEMPTS):
         try:
             table.replace(replacements)
         except Conflict:
             table.state()
             present = table.paths()
-            if {replacement.merged.path for replacement in replacements} <= present:
+            if merged <= present and not removed & present:
                 return  # its own commit, whose response was lost
-            if not {path for replacement in replacements for path in replacement.removed} <= present:
+            if not removed <= present:
                 break
         else:
             return
@@ -103,7 +129,8 @@ def compact_export(request: CompactRequest, files: Files, clock: Clock) -> list[
     """
     require_arrow()
     existing = ExistingExport(files, catalog=request.catalog, namespace=request.namespace)
-    if existing.options.upsert:
+    upsert = existing.options.upsert
+    if upsert and (not upsert.history or existing.options.kind is TableKind.PARQUET):
         raise NotCompactable(
             f"{files.location} has the current state by key (--mode upsert), whose files exports divide and replace "
             "by key: there is nothing to merge"
@@ -118,6 +145,7 @@ def compact_export(request: CompactRequest, files: Files, clock: Clock) -> list[
                 target_bytes=request.target_bytes,
                 compression=request.compression,
                 clock=clock,
+                layout=existing.options.layout,
                 is_dry_run=request.is_dry_run,
             )
         case TableKind.ICEBERG | TableKind.DELTA:
@@ -129,6 +157,8 @@ def compact_export(request: CompactRequest, files: Files, clock: Clock) -> list[
                     target_bytes=request.target_bytes,
                     compression=request.compression,
                     is_dry_run=request.is_dry_run,
+                    layout=existing.options.layout,
+                    has_state=upsert is not None,
                 )
                 for directory, table in existing.tables()
             ]

@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import atexit
 import logging
+import re
 import shutil
 import tempfile
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +31,13 @@ from kctl.client.registry.schema import registry_settings
 from kctl.client.settings import client_settings
 from kctl.config.properties import decode_properties, parse_properties
 from kctl.errors import UsageError
+from kctl.model import TopicPartition
 from kctl.output.quantities import INT64_MAX, parse_integer
 from kctl.system.user_files import read_regular
 from kctl.tables.engines.job import portable
 from kctl.tables.engines.package import build_package
-from kctl.tables.exec.reading.source_offsets import LATEST, parse_offsets
-from kctl.tables.exec.schema.column_types import Columns, Format
+from kctl.tables.exec.reading.source_offsets import LATEST, parse_offsets, parse_times
+from kctl.tables.exec.schema.column_types import UNDECODED, Columns, Format
 from kctl.tables.exec.selection.columns import schema
 from kctl.tables.exec.selection.row_selection import HEADER_LIST, HeaderForm
 from kctl.tables.exec.topic_source import (
@@ -57,8 +60,13 @@ _OPTIONS = (
     *("bootstrap.servers", "command.config", "topic", "schema.registry", "isolation"),
     *("includeHeaders", "headers"),
     *("key", "value", "key.schema", "value.schema", "startingOffsets", "endingOffsets", "failOnDataLoss"),
-    *("maxOffsetsPerTask", "maxOffsetsPerTrigger"),
+    *("maxOffsetsPerTask", "maxOffsetsPerTrigger", "minPartitions", "subscribePattern"),
+    *("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy"),
+    *("endingTimestamp", "endingOffsetsByTimestamp"),
 )
+_NAMES_OF_SPARK = {"subscribe": "topic", "kafka.bootstrap.servers": "bootstrap.servers"}
+"""Options of Spark's Kafka source that have another name here."""
+PATTERN_LENGTH_MAX = 1_000
 
 
 def register(spark: Any) -> None:
@@ -91,8 +99,9 @@ class KctlDataSource(datasource.DataSource):
 
     def streamReader(self, schema: Any) -> TopicStream:  # noqa: N802 - PySpark's name
         """See DataSource."""
-        if "endingOffsets" in self.options:
-            raise UsageError("endingOffsets is an option of batch queries")
+        for name in ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"):
+            if name in self.options:
+                raise UsageError(f"{name} is an option of batch queries")
         return (TopicStream if LIMIT_TYPES else UnlimitedTopicStream)(source_of(self.options))
 
 
@@ -101,7 +110,7 @@ def source_of(options: Mapping[str, str]) -> TopicSource:
 
     Raises UsageError, ConfigError, and errors of the schema registry.
     """
-    given = {name.lower(): text for name, text in options.items()}
+    given = {_NAMES_OF_SPARK.get(name.lower(), name.lower()): text for name, text in options.items()}
     if unknown := set(given) - {name.lower() for name in _OPTIONS}:
         raise UsageError(f"format kctl has no option {', '.join(sorted(unknown))}; it has {', '.join(_OPTIONS)}")
 
@@ -118,8 +127,9 @@ def source_of(options: Mapping[str, str]) -> TopicSource:
         return parse_integer(option(name), name, low=1, high=INT64_MAX) if option(name) else None
 
     topics = tuple(sorted({name.strip() for name in option("topic").split(",") if name.strip()}))
-    if not topics:
-        raise UsageError("the option topic is missing: one or more names, separated by commas")
+    pattern = _pattern(option("subscribePattern"))
+    if bool(topics) == bool(pattern):
+        raise UsageError("give one of the options topic, one or more names separated by commas, and subscribePattern")
     if option("maxOffsetsPerTrigger") and not LIMIT_TYPES:
         raise UsageError("maxOffsetsPerTrigger needs PySpark 4.2 or later")
     properties = _properties(option("command.config"))
@@ -141,7 +151,7 @@ def source_of(options: Mapping[str, str]) -> TopicSource:
     )
     include_headers = one_of("includeHeaders", ("false", "true")) == "true"
     headers = HeaderForm.parse(option("headers")) if option("headers") else HEADER_LIST
-    return TopicSource(
+    source = TopicSource(
         settings=portable(settings),
         topics=topics,
         start=parse_offsets(option("startingOffsets", "earliest"), "startingOffsets"),
@@ -149,11 +159,40 @@ def source_of(options: Mapping[str, str]) -> TopicSource:
         isolation=_ISOLATION[one_of("isolation", tuple(_ISOLATION), values.get("isolation.level", "read_committed"))],
         include_headers=include_headers or bool(option("headers")),
         headers=headers,
-        columns=_columns(decoding, topics, properties, option("schema.registry")),
+        columns=UNDECODED,
         may_skip=one_of("failOnDataLoss", ("true", "false")) == "false",
         partition_offsets_max=count("maxOffsetsPerTask"),
         batch_offsets_max=count("maxOffsetsPerTrigger"),
+        pattern=pattern,
+        start_times=_times(option("startingTimestamp"), option("startingOffsetsByTimestamp"), "starting"),
+        end_times=_times(option("endingTimestamp"), option("endingOffsetsByTimestamp"), "ending"),
+        starts_late=one_of("startingOffsetsByTimestampStrategy", ("error", "latest")) == "latest",
+        tasks_min=count("minPartitions"),
     )
+    if decoding.are_typed:
+        names = topics or tuple(source.names())
+        if not names:
+            raise UsageError(f"no topic matches subscribePattern '{pattern}'")
+        return replace(source, columns=_columns(decoding, names, properties, option("schema.registry")))
+    return source
+
+
+def _pattern(text: str) -> str:
+    """Return the pattern.  Raises UsageError for one that is no regular expression."""
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise UsageError(f"subscribePattern '{text}' is not a regular expression: {error}") from None
+    if len(text) > PATTERN_LENGTH_MAX:
+        raise UsageError(f"subscribePattern has more than {PATTERN_LENGTH_MAX} characters")
+    return text
+
+
+def _times(moment: str, by_partition: str, name: str) -> int | dict[TopicPartition, int] | None:
+    """Return the times of --startingTimestamp, which takes precedence, or of each partition."""
+    if moment:
+        return parse_integer(moment, f"{name}Timestamp", low=0, high=INT64_MAX)
+    return parse_times(by_partition, f"{name}OffsetsByTimestamp") if by_partition else None
 
 
 def _properties(path: str) -> dict[str, str]:

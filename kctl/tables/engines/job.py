@@ -20,6 +20,7 @@ from kctl.tables.exec.file_task import FileTask
 from kctl.tables.exec.outcome import BadRecords, CorruptRecords, DataLoss, Failure, FileOutcome
 from kctl.tables.exec.progress import NOTHING, TaskProgress, running_tasks
 from kctl.tables.exec.reading.fetch import OffsetRange
+from kctl.tables.exec.selection.column_layout import PLAIN_LAYOUT, ColumnLayout
 from kctl.tables.exec.selection.partitioning import NO_PARTITIONS, Partitioning
 from kctl.tables.exec.selection.row_selection import ALL_ROWS, HEADER_LIST, HeaderForm, RowSelection
 from kctl.tables.exec.selection.upserts import UpsertOptions
@@ -158,6 +159,7 @@ def tasks_of(
     has_incarnation_column: bool = False,
     partition_by: Partitioning = NO_PARTITIONS,
     rows: RowSelection = ALL_ROWS,
+    layout: ColumnLayout = PLAIN_LAYOUT,
     headers: HeaderForm = HEADER_LIST,
     letters_have_headers: bool = False,
     upsert: UpsertOptions | None = None,
@@ -190,6 +192,7 @@ def tasks_of(
             letters_have_headers=letters_have_headers,
             partition_by=partition_by,
             rows=rows,
+            layout=layout,
             upsert=upsert,
             may_skip=may_skip,
             skips_corrupt=skips_corrupt,

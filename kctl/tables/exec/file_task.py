@@ -16,6 +16,7 @@ from kctl.model import TopicPartition
 from kctl.tables.exec.outcome import Misfit, PartOutcome, Unreadable, WrittenFile
 from kctl.tables.exec.reading.fetch import OffsetRange
 from kctl.tables.exec.schema.column_types import Columns
+from kctl.tables.exec.selection.column_layout import PLAIN_LAYOUT, ColumnLayout
 from kctl.tables.exec.selection.partitioning import Partitioning, Values
 from kctl.tables.exec.selection.row_selection import ALL_ROWS, HEADER_LIST, HeaderForm, RowSelection
 from kctl.tables.exec.selection.upserts import UpsertOptions
@@ -68,6 +69,7 @@ class FileTask:
     """In a table, it goes into a column of this name unless it is 0."""
     partition_by: Partitioning = field(default_factory=Partitioning)
     rows: RowSelection = ALL_ROWS
+    layout: ColumnLayout = PLAIN_LAYOUT
     columns: Columns = field(default_factory=Columns)
     upsert: UpsertOptions | None = None
     """Whether the file has changes for the current state by key, with their keys."""

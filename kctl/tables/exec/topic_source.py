@@ -6,6 +6,7 @@ Runs in Python processes of Spark, on the driver's machine and on executors.
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Awaitable, Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -65,6 +66,7 @@ class TopicSource:
 
     settings: ClientSettings
     topics: tuple[str, ...]
+    """Empty with a pattern."""
     start: str | dict[TopicPartition, int]
     """Where to start: earliest, latest, or offsets; other partitions start at their beginning."""
     end: str | dict[TopicPartition, int]
@@ -79,6 +81,16 @@ class TopicSource:
     """Offsets of one task."""
     batch_offsets_max: int | None
     """Offsets of one batch of a streaming query."""
+    pattern: str = ""
+    """A regular expression of the names of topics, of which each batch reads those that exist."""
+    start_times: int | dict[TopicPartition, int] | None = None
+    """Start at the first record at or after a time, in milliseconds since 1970, instead of `start`."""
+    end_times: int | dict[TopicPartition, int] | None = None
+    """The same for the end, where partitions without such a record end at their last offset."""
+    starts_late: bool = False
+    """Whether partitions without a record at or after the time start at their end; else they end the query."""
+    tasks_min: int | None = None
+    """Tasks of a query or batch, if there are as many offsets."""
 
     def ranges(self, start: Progress, end: Progress) -> list[OffsetRange]:
         """Return the tasks for the offsets from `start` to `end`; a partition without a start begins at its beginning.
@@ -88,6 +100,11 @@ class TopicSource:
         """
         ranges = []
         begins, ids = self.resumed(start, set(end.offsets))
+        if gone := sorted({tp.topic for tp in end.offsets} - ids.keys()):
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            raise ApiError(code, f"topic {gone[0]}: {code.description}")
+        widths = [max(stop - begins[tp], 0) for tp, stop in end.offsets.items()]
+        offsets_max = source_offsets.task_offsets(widths, self.partition_offsets_max, self.tasks_min)
         for tp, stop in sorted(end.offsets.items()):
             begin = begins[tp]
             if stop < begin and not self.may_skip:
@@ -95,16 +112,45 @@ class TopicSource:
             history = end.histories.get(tp, UNKNOWN_HISTORY)
             ranges += [
                 OffsetRange(tp, ids[tp.topic], *part, self.isolation, history)
-                for part in source_offsets.cut(begin, stop, self.partition_offsets_max)
+                for part in source_offsets.cut(begin, stop, offsets_max)
             ]
         return ranges
 
     def starts(self) -> Progress:
-        """Return the first offsets of a query."""
+        """Return the first offsets of a query.  Raises UsageError without records of --startingTimestamp."""
+        if self.start_times is not None:
+            return self._starts_at(self.start_times)
         if self.start == source_offsets.LATEST:
             return self.latest()
         earliest = self.earliest()
         return earliest.with_offsets(earliest.offsets | (self.start if isinstance(self.start, dict) else {}))
+
+    def _starts_at(self, times: int | dict[TopicPartition, int]) -> Progress:
+        earliest = self.earliest()
+        found = self.at_times(times, earliest.offsets)
+        if missing := sorted(tp for tp, offset in found.items() if offset is None):
+            if not self.starts_late:
+                raise UsageError(
+                    f"{missing[0]} has no record at or after the time to start at: set "
+                    "startingOffsetsByTimestampStrategy to latest to start at its end"
+                )
+            ends = self.latest().offsets
+            found |= {tp: ends[tp] for tp in missing}
+        return earliest.with_offsets(earliest.offsets | {tp: at for tp, at in found.items() if at is not None})
+
+    def at_times(
+        self, times: int | dict[TopicPartition, int], tps: Collection[TopicPartition]
+    ) -> dict[TopicPartition, int | None]:
+        """Return the first offset at or after a time of the partitions that have one; None without such a record."""
+        wanted = dict.fromkeys(tps, times) if isinstance(times, int) else times
+        if unknown := sorted(set(wanted) - set(tps)):
+            raise UsageError(f"{unknown[0]}, for which there is a time, is not a partition of the topics")
+
+        async def list_times(client: ClusterClient) -> dict[TopicPartition, int | None]:
+            listed = _found(await list_offsets(client, wanted, isolation=self.isolation)) if wanted else {}
+            return {tp: at.offset if at.offset >= 0 else None for tp, at in listed.items()}
+
+        return self._run(list_times)
 
     def earliest(self) -> Progress:
         """Return the first offsets of all partitions, without histories.  Raises ApiError and ClusterUnreachable."""
@@ -128,7 +174,8 @@ class TopicSource:
         self, client: ClusterClient, start: Progress, tps: Collection[TopicPartition]
     ) -> tuple[dict[TopicPartition, int], dict[str, UUID]]:
         metadata = await self._metadata(client)
-        ids = {name: metadata.topics[name].topic_id for name in self.topics}
+        names = self._names(metadata)
+        ids = {name: metadata.topics[name].topic_id for name in names}
         begins = {tp: offset for tp, offset in start.offsets.items() if tp.topic in ids}
         losses = []
         for name in sorted(ids.keys() & start.topic_ids.keys()):
@@ -137,7 +184,7 @@ class TopicSource:
                 begins = {tp: offset for tp, offset in begins.items() if tp.topic != name}
         epochs = {
             TopicPartition(name, partition.partition): partition.leader_epoch
-            for name in self.topics
+            for name in names
             for partition in metadata.topics[name].partitions
         }
         histories = {tp: history for tp, history in start.histories.items() if tp in begins}
@@ -153,7 +200,7 @@ class TopicSource:
                 begins[tp] = divergence.end_offset
         if losses and not self.may_skip:
             raise DataLoss(f"{'; '.join(losses)}; failOnDataLoss=false goes on where the logs differ")
-        absent = sorted(set(tps) - begins.keys())
+        absent = sorted(tp for tp in set(tps) - begins.keys() if tp.topic in ids)
         return begins | await self._listed(client, absent, EARLIEST), ids
 
     def read(self, range_: OffsetRange) -> Iterator[pa.RecordBatch]:
@@ -214,7 +261,7 @@ class TopicSource:
 
     async def _metadata(self, client: ClusterClient) -> ClusterMetadata:
         """Return the metadata of the topics.  Raises ApiError for one that does not exist."""
-        metadata = await client.metadata(self.topics)
+        metadata = await client.metadata(None if self.pattern else self.topics)
         for name in self.topics:
             topic = metadata.topics.get(name)
             code = topic.error if topic else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -222,15 +269,25 @@ class TopicSource:
                 raise ApiError(code, f"topic {name}: {code.description}")
         return metadata
 
+    def _names(self, metadata: ClusterMetadata) -> list[str]:
+        return matching(metadata, self.pattern) if self.pattern else list(self.topics)
+
+    def names(self) -> list[str]:
+        """Return the topics that exist."""
+        return self._run(self._names_now)
+
+    async def _names_now(self, client: ClusterClient) -> list[str]:
+        return self._names(await self._metadata(client))
+
     def _partitions(self, metadata: ClusterMetadata) -> list[TopicPartition]:
         return [
             TopicPartition(name, partition.partition)
-            for name in self.topics
+            for name in self._names(metadata)
             for partition in metadata.topics[name].partitions
         ]
 
     def _ids(self, metadata: ClusterMetadata) -> dict[str, UUID]:
-        ids = {name: metadata.topics[name].topic_id for name in self.topics}
+        ids = {name: metadata.topics[name].topic_id for name in self._names(metadata)}
         return {name: topic_id for name, topic_id in ids.items() if topic_id != ZERO_UUID}
 
     async def _listed(
@@ -238,6 +295,15 @@ class TopicSource:
     ) -> dict[TopicPartition, int]:
         listed = await list_offsets(client, dict.fromkeys(tps, moment), isolation=self.isolation) if tps else {}
         return {tp: listed_offset.offset for tp, listed_offset in _found(listed).items()}
+
+
+def matching(metadata: ClusterMetadata, pattern: str) -> list[str]:
+    """Return the topics whose whole name matches, without internal ones."""
+    return sorted(
+        name
+        for name, topic in metadata.topics.items()
+        if re.fullmatch(pattern, name) and topic.error is ErrorCode.NONE and not topic.is_internal
+    )
 
 
 def _found(outcomes: Outcomes[OffsetAt]) -> dict[TopicPartition, OffsetAt]:
@@ -291,6 +357,9 @@ class TopicReader(datasource.DataSourceReader):
             if beyond := {tp: offset for tp, offset in source.end.items() if offset > end.offsets.get(tp, 0)}:
                 raise UsageError(f"endingOffsets are beyond the end: {source_offsets.to_document(beyond)}")
             end = end.with_offsets(end.offsets | source.end)
+        if source.end_times is not None:
+            found = source.at_times(source.end_times, end.offsets)
+            end = end.with_offsets(end.offsets | {tp: at for tp, at in found.items() if at is not None})
         return [RangePartition(range_) for range_ in source.ranges(source.starts(), end)]
 
     def read(self, partition: datasource.InputPartition) -> Iterator[pa.RecordBatch]:

@@ -14,10 +14,9 @@ import contextlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from functools import partial
 
 from kctl.client.registry.client import RegistryClient
-from kctl.errors import ApiError, ClusterUnreachable, KctlError, UsageError
+from kctl.errors import ApiError, ClusterUnreachable, KctlError
 from kctl.model import TopicPartition
 from kctl.output.quantities import counted
 from kctl.system.environment import Clock
@@ -29,23 +28,19 @@ from kctl.tables.engines.job import JobProgress, TaskRunner, check_outcomes, fai
 from kctl.tables.engines.session import SparkSettings
 from kctl.tables.exec.file_task import FileTask, is_finished
 from kctl.tables.exec.outcome import BadRecords, DataLoss, FileOutcome, Misfit, TooManyMisfits, Unreadable
-from kctl.tables.exec.schema.changes import describes_changes
-from kctl.tables.exec.schema.column_types import ChangeFormat, Columns
-from kctl.tables.exec.selection.upserts import UpsertOptions
+from kctl.tables.exec.schema.column_types import Columns
 from kctl.tables.exec.targets.files import Files
 from kctl.tables.exec.targets.target import open_files
 from kctl.tables.exports.cluster_reads import (
     Samples,
-    check_sample,
     log_starts,
     look_at_cluster,
-    partition_warning,
     sample_logs,
-    sampled,
     take_record_sample,
 )
+from kctl.tables.exports.decided_columns import decided_columns
 from kctl.tables.formats.kinds import TableKind, open_log
-from kctl.tables.plans.decodings import check_held, decide
+from kctl.tables.plans.decodings import check_held
 from kctl.tables.plans.density import sample_offsets
 from kctl.tables.plans.plan import (
     ClusterView,
@@ -397,6 +392,7 @@ class Exporter:
             has_incarnation_column=table.has_incarnation_column,
             partition_by=table.partition_by,
             rows=table.rows,
+            layout=table.layout,
             headers=table.headers,
             letters_have_headers=bool(self._request.dead_letter_topic),
             upsert=table.upsert,
@@ -489,32 +485,10 @@ class Exporter:
 
         Raises BadRecords if a record of the sample does not fit, unless such records are kept.
         """
-        options = self._request.decoding
-        partition_by = self._request.table.partition_by
         decided_for = (list(plan.topics), positions.columns)
         if self._decided is None or self._decided[0] != decided_for:
-            sample = self._take(self._request, plan) if options.are_typed else {}
-            columns = decide(
-                options,
-                list(plan.topics),
-                positions.columns,
-                registry=self._registry(),
-                sample_of=partial(sampled, sample),
-                is_shared=self._request.table.is_shared,
-                keeps_raw=self._request.table.keeps_raw,
-            )
-            for topic, held in columns.items():
-                partition_by.check(topic, held)
-                if topic not in positions.topics and (note := partition_warning(sample, topic, held, partition_by)):
-                    self._report.warnings.append(note)
-                self._request.table.rows.check(
-                    held, partition_by, include_headers=self._request.options.include_headers
-                )
-                if upsert := self._request.table.upsert:
-                    check_changes(topic, held, upsert)
-                    upsert.check(held)
-            if not options.keeps_bad:
-                check_sample(sample, columns)
+            columns, notes = decided_columns(self._request, plan, positions, self._take, self._registry())
+            self._report.warnings += notes
             self._decided = decided_for, columns
         return plan.with_columns(self._decided[1])
 
@@ -548,14 +522,6 @@ class Exporter:
         finally:
             seconds = (self._clock.monotonic_ms() - start_ms) / 1000
             self._report.seconds[step] = round(self._report.seconds.get(step, 0) + seconds, 3)
-
-
-def check_changes(topic: str, columns: Columns, upsert: UpsertOptions) -> None:
-    """Raise UsageError for values that are certainly changes of Debezium, and would become rows as they are."""
-    if upsert.changes is ChangeFormat.NONE and describes_changes(columns.value.type):
-        raise UsageError(
-            f"the values of topic {topic} are changes of Debezium, not rows: give --change-format debezium"
-        )
 
 
 def _paths_of(outcomes: Iterable[FileOutcome]) -> list[str]:

@@ -15,7 +15,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyarrow.fs import AwsStandardS3RetryStrategy
 from pyiceberg.catalog import Catalog, load_catalog
@@ -26,34 +26,31 @@ from pyiceberg.exceptions import (
     NoSuchTableError,
     TableAlreadyExistsError,
 )
-from pyiceberg.expressions.literals import literal
 from pyiceberg.io import S3_RETRY_STRATEGY_IMPL, FileIO
 from pyiceberg.io.pyarrow import parquet_file_to_data_file
-from pyiceberg.manifest import DataFile, DataFileContent, ManifestContent
+from pyiceberg.manifest import DataFile, DataFileContent, ManifestContent, ManifestFile
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table import TableProperties, Transaction
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.sorting import NullOrder
 from pyiceberg.table.update import AddSnapshotUpdate, TableUpdate
 from pyiceberg.table.update.snapshot import ExpireSnapshots
-from pyiceberg.transforms import (
-    BucketTransform,
-    DayTransform,
-    HourTransform,
-    IdentityTransform,
-    MonthTransform,
-    Transform,
-    TruncateTransform,
-    YearTransform,
-)
+from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
-from pyiceberg.types import IcebergType, IntegerType
 
 from kctl.errors import UsageError
 from kctl.tables.commits.commit_json import topics_from_json, topics_to_json
 from kctl.tables.exec.schema.arrow_types import has_columns, held_columns
-from kctl.tables.exec.selection.partitioning import DATE, HOUR, Partitioning
-from kctl.tables.exec.selection.transforms import BUCKET, DAY, HOUR_OF, MONTH, YEAR, Term, ordinal
-from kctl.tables.formats.iceberg_catalogs import RETENTION, catalog_failure, expiry_of, remove_files
+from kctl.tables.exec.selection.laid_out import record_schema
+from kctl.tables.formats.iceberg_catalogs import (
+    EXPIRED_AT_ONCE_MAX,
+    RETENTION,
+    catalog_failure,
+    expiry_before,
+    expiry_of,
+    remove_files,
+)
+from kctl.tables.formats.iceberg_fields import partition_fields, partition_value, source_columns
 from kctl.tables.formats.table import (
     DEAD_LETTER_BYTES,
     DEAD_LETTERS,
@@ -75,18 +72,9 @@ POSITIONS = "kctl.positions"
 COMPACTION = "kctl.compaction"
 FILES = "kctl.files"
 """Number and digest of all data files with their sizes, so that the next export does not read the manifests."""
-PARTITION_INDEX = 3
+PARTITION_INDEX, SORT_ORDER_INDEX = 3, 15
 """Of DataFile, which is a record."""
 DEFAULT_CATALOG = "kctl"
-TRANSFORMS: Mapping[str, Transform[Any, Any]] = {DATE: DayTransform(), HOUR: HourTransform()}
-TRANSFORMS_OF_TIME: Mapping[str, Transform[Any, Any]] = {
-    YEAR: YearTransform(),
-    MONTH: MonthTransform(),
-    DAY: DayTransform(),
-    HOUR_OF: HourTransform(),
-}
-"""Hidden partitions: the library computes them from the statistics of a file, which has records of one partition."""
-
 _SAME_PLACES = ((re.compile(r"^file:/+"), "/"), (re.compile(r"^s3[an]://"), "s3://"))
 """Patterns of the forms in which programs name files, and the form used here."""
 
@@ -207,7 +195,7 @@ class IcebergTable:
             summary = snapshot.summary if snapshot else None
             found = summary.additional_properties if summary else {}
             is_latest = found.get(BATCH) == str(batch)
-            columns = table.schema().as_arrow()
+            columns = record_schema(table.schema().as_arrow())
             return TableState(
                 batch,
                 topics,
@@ -290,16 +278,20 @@ class IcebergTable:
                         transaction.set_properties(missing)
                     if commit.partition_by and table.spec().is_unpartitioned():
                         with transaction.update_spec() as spec:
-                            for source, transform, name in partition_fields(commit.partition_by):
+                            for source, transform, name in partition_fields(commit.partition_by, commit.schema):
                                 spec.add_field(source, transform, name)
                     if not has_columns(table.schema().as_arrow(), commit.schema):
                         with transaction.update_schema() as update:
                             update.union_by_name(commit.schema)
                     transaction.set_properties({BATCH: str(commit.batch), POSITIONS: positions})
+                    if commit.sort_by and table.sort_order().is_unsorted:
+                        with transaction.update_sort_order() as order:
+                            for source in source_columns(commit.schema, commit.sort_by):
+                                order.asc(source, IdentityTransform(), NullOrder.NULLS_FIRST)
                     if commit.removed:
                         self._replace_files(table.io, transaction, commit, properties)
-                    elif commit.partition_by.terms:
-                        self._add_files_of_terms(table.io, transaction, commit, properties)
+                    elif commit.partition_by.terms or commit.sort_by:
+                        self._append_files(table.io, transaction, commit, properties)
                     else:
                         transaction.add_files(
                             [f"{self._location}/{file.path}" for file in commit.files],
@@ -329,23 +321,30 @@ class IcebergTable:
                 overwrite.delete_data_file(held[path])
             for file in commit.files:
                 path = f"{self._location}/{file.path}"
-                overwrite.append_data_file(parquet_file_to_data_file(io, transaction.table_metadata, path))
+                added = parquet_file_to_data_file(io, transaction.table_metadata, path)
+                overwrite.append_data_file(_with_order(added, transaction.table_metadata, commit))
 
-    def _add_files_of_terms(
+    def _append_files(
         self, io: FileIO, transaction: Transaction, commit: TableCommit, properties: Mapping[str, str]
     ) -> None:
         """As add_files, which takes null for the value of a partition if its source is a field of a struct, and cannot
-        tell the bucket of a file.
+        tell the bucket of a file, nor its order.
         """
         _map_names(transaction)
-        schema = transaction.table_metadata.schema()
-        types = [schema.find_type(term.path) for term in commit.partition_by.terms]
+        metadata = transaction.table_metadata
+        terms = commit.partition_by.terms
+        sources = source_columns(commit.schema, [term.path for term in terms])
+        types = [metadata.schema().find_type(source) for source in sources]
         with transaction.update_snapshot(dict(properties)).merge_append() as append:
             for file in commit.files:
                 path = f"{self._location}/{file.path}"
-                values = zip(commit.partition_by.terms, types, file.partition, strict=True)
-                partition = Record(*(partition_value(term, type_, text) for term, type_, text in values))
-                append.append_data_file(_data_file(io, transaction.table_metadata, path, partition))
+                if terms:
+                    values = zip(terms, types, file.partition, strict=True)
+                    partition = Record(*(partition_value(term, type_, text) for term, type_, text in values))
+                    added = _data_file(io, metadata, path, partition)
+                else:
+                    added = parquet_file_to_data_file(io, metadata, path)
+                append.append_data_file(_with_order(added, metadata, commit))
 
     def partitions(self) -> dict[str, str]:
         """Return the partition of each data file of the state that was read last, as text, by path."""
@@ -367,11 +366,50 @@ class IcebergTable:
                         sources = [held[path] for path in removed]
                         for source in sources:
                             overwrite.delete_data_file(source)
+                        if merged is None:
+                            continue
                         path = f"{self._location}/{merged.path}"
                         added = _data_file(table.io, transaction.table_metadata, path, sources[0].partition)
+                        added[SORT_ORDER_INDEX] = sources[0][SORT_ORDER_INDEX]
                         overwrite.append_data_file(added)
             except CommitFailedException as error:
                 raise Conflict from error
+
+    def expire(self, before_ms: int, *, is_dry_run: bool) -> int:
+        """See Table.  The newest snapshots stay, as many as the table's property says."""
+        count = 0
+        with self._failures():
+            while self._table is not None:
+                table = self._without_retries(self._table)
+                expiry = expiry_before(table.metadata, before_ms, None if is_dry_run else EXPIRED_AT_ONCE_MAX)
+                if expiry is None or is_dry_run:
+                    return count + (len(expiry.expired) if expiry else 0)
+                try:
+                    with ExportTransaction(table) as transaction:
+                        expire = ExpireSnapshots(transaction)
+                        expire.by_ids([snapshot.snapshot_id for snapshot in expiry.expired]).commit()
+                except CommitFailedException as error:
+                    raise TableFailed(f"table {self.name} was changed at the same time: repeat this") from error
+                remove_files(table, expiry, self._is_in_table)
+                count += len(expiry.expired)
+                self.state()
+        return count
+
+    def used(self, before_ms: int) -> set[str]:
+        """See Table: data files, manifests and their lists."""
+        if self._table is None:
+            return set()
+        with self._failures():
+            io = self._table.io
+            found: set[str] = set()
+            manifests: dict[str, ManifestFile] = {}
+            for snapshot in self._table.snapshots():
+                found.add(snapshot.manifest_list)
+                manifests |= {manifest.manifest_path: manifest for manifest in snapshot.manifests(io)}
+            for path, manifest in manifests.items():
+                found.add(path)
+                found |= {entry.data_file.file_path for entry in manifest.fetch_manifest_entry(io)}
+            return {self._relative(path) for path in found if path}
 
     def _held(self) -> dict[str, DataFile]:
         """Return the data files of the current snapshot by their path relative to the table."""
@@ -472,37 +510,19 @@ def _is_based_on(table: CatalogTable, batch: int) -> bool:
     return True
 
 
-def partition_fields(by: Partitioning) -> list[tuple[str, Transform[Any, Any], str]]:
-    """Return the source column, transform and name of each partition."""
-    if not by.terms:
-        return [("timestamp", TRANSFORMS[by.by], f"timestamp_{by.by}")]
-    return [(term.path, _transform(term), term.column) for term in by.terms]
-
-
-def _transform(term: Term) -> Transform[Any, Any]:
-    match term.transform:
-        case "bucket":
-            return BucketTransform(term.argument)
-        case "truncate":
-            return TruncateTransform(term.argument)
-    return TRANSFORMS_OF_TIME.get(term.transform, IdentityTransform())
-
-
-def partition_value(term: Term, source: IcebergType, text: str | None) -> Any:
-    """Return the value of a partition as Iceberg has it."""
-    if text is None:
-        return None
-    if term.is_time:
-        return ordinal(term, text)
-    return literal(text).to(IntegerType() if term.transform == BUCKET else source).value
-
-
 def _data_file(io: FileIO, metadata: TableMetadata, path: str, partition: Record) -> DataFile:
     """Return a file of this partition, which the library would compute from statistics, as far as it can."""
     spec = PartitionSpec(spec_id=metadata.default_spec_id)
     unpartitioned = metadata.model_copy(update={"partition_specs": [spec]})
     data_file = parquet_file_to_data_file(io, unpartitioned, path)
     data_file[PARTITION_INDEX] = partition
+    return data_file
+
+
+def _with_order(data_file: DataFile, metadata: TableMetadata, commit: TableCommit) -> DataFile:
+    """Return the file, with the table's order if its rows are sorted."""
+    if commit.sort_by:
+        data_file[SORT_ORDER_INDEX] = metadata.default_sort_order_id
     return data_file
 
 

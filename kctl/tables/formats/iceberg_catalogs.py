@@ -59,17 +59,21 @@ class Expiry(NamedTuple):
 def expiry_of(metadata: TableMetadata, now_ms: int) -> Expiry | None:
     """Return what the properties of the table do not keep; None if they keep everything.  Pure."""
     max_age_ms = property_as_int(metadata.properties, MAX_AGE_MS)
-    if max_age_ms is None:
-        return None
+    return None if max_age_ms is None else expiry_before(metadata, now_ms - max_age_ms, EXPIRED_AT_ONCE_MAX)
+
+
+def expiry_before(metadata: TableMetadata, before_ms: int, at_most: int | None) -> Expiry | None:
+    """Return the snapshots before a time, the oldest ones; None if there are none.  Pure.
+
+    As many of the newest stay as the property of the table says.
+    """
     keep = max(property_as_int(metadata.properties, MIN_SNAPSHOTS, 1) or 1, 1)
     line = _ancestors(metadata)
     named = {ref.snapshot_id for name, ref in metadata.refs.items() if name != MAIN_BRANCH}
     old = [
-        snapshot
-        for snapshot in line[keep:]
-        if snapshot.timestamp_ms < now_ms - max_age_ms and snapshot.snapshot_id not in named
+        snapshot for snapshot in line[keep:] if snapshot.timestamp_ms < before_ms and snapshot.snapshot_id not in named
     ]
-    expired = old[::-1][:EXPIRED_AT_ONCE_MAX]
+    expired = old[::-1][:at_most]
     if not expired:
         return None
     after = line[: line.index(expired[-1])]

@@ -16,6 +16,7 @@ from kctl.tables.commits.commit_log import CommitLog
 from kctl.tables.commits.export_log import ExportLog
 from kctl.tables.commits.layout import PARQUET_MARK, LayoutMark
 from kctl.tables.exec.schema.column_types import ChangeFormat
+from kctl.tables.exec.selection.column_layout import PLAIN_LAYOUT, ColumnLayout
 from kctl.tables.exec.selection.partitioning import NO_PARTITIONS, NONE, Partitioning
 from kctl.tables.exec.selection.row_selection import ALL_ROWS, HEADER_LIST, LIST, HeaderForm, RowSelection
 from kctl.tables.exec.selection.upserts import UpsertOptions
@@ -65,6 +66,7 @@ class TableOptions:
 
     partition_by: Partitioning = NO_PARTITIONS
     rows: RowSelection = ALL_ROWS
+    layout: ColumnLayout = PLAIN_LAYOUT
     headers: HeaderForm = HEADER_LIST
     upsert: UpsertOptions | None = None
     """Whether the table has the current state by key; otherwise it has all records."""
@@ -86,12 +88,14 @@ class TableOptions:
         words += ["--partition-by", by.by] if by else []
         words += ["--time-zone", by.time_zone] if by.time_zone != "UTC" else []
         words += ["--select", ",".join(self.rows.select)] if self.rows.select else []
+        words += self.layout.words
         words += [] if self.headers.is_list else ["--headers", self.headers.text]
         words += ["--keep-raw"] if self.keeps_raw else []
         if self.upsert:
             words += ["--mode", UPSERT]
             words += ["--key-fields", ",".join(self.upsert.keys)] if self.upsert.keys else []
             words += ["--order-by", self.upsert.order_by] if self.upsert.order_by else []
+            words += ["--history"] if self.upsert.history else []
             changes = self.upsert.changes
             words += [] if changes is ChangeFormat.NONE else ["--change-format", changes.value]
         # Escaped, as an option begins with ` --`.
@@ -110,6 +114,7 @@ class TableOptions:
             is_shared="one-table" in words,
             partition_by=partition_by,
             rows=RowSelection(select, unquote(words.get("where", ""))),
+            layout=ColumnLayout.of_words(words),
             headers=HeaderForm.parse(words.get("headers", LIST)),
             upsert=_upsert_of(words) if words.get("mode") == UPSERT else None,
             keeps_raw="keep-raw" in words,
@@ -150,6 +155,7 @@ def _upsert_of(words: Mapping[str, str]) -> UpsertOptions:
         tuple(keys.split(",")) if keys else (),
         words.get("order-by", ""),
         ChangeFormat(words.get("change-format", ChangeFormat.NONE)),
+        "history" in words,
     )
 
 
@@ -161,7 +167,7 @@ def open_log(
     Raises PackageMissing, and UsageError if the target contains another kind of export or the options do not fit.
     """
     LayoutMark(files).check(options.mark)
-    upsert = StateOptions(options.upsert, bucket_bytes_max, options.headers) if options.upsert else None
+    upsert = StateOptions(options.upsert, bucket_bytes_max, options.headers, options.layout) if options.upsert else None
     if options.kind is TableKind.PARQUET:
         if upsert and is_object_store(files.location):
             raise UsageError(
@@ -182,6 +188,7 @@ def open_log(
         is_shared=options.is_shared,
         partition_by=options.partition_by,
         select=options.rows.select,
+        columns=options.layout,
         headers=options.headers,
         upsert=upsert,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from kctl.tables.exec.selection.laid_out import physical_path
 from kctl.tables.exec.selection.partitioning import Partitioning
 from kctl.tables.exec.selection.transforms import BUCKET, DAY, HOUR_OF, MONTH, YEAR
 
@@ -20,7 +21,7 @@ def with_partition_columns(schema: pa.Schema, by: Partitioning) -> pa.Schema:
 
 
 def _source_type(schema: pa.Schema, path: str) -> pa.DataType:
-    column, *fields = path.split(".")
+    column, *fields = physical_path(schema, tuple(path.split("."))) or path.split(".")
     type_ = schema.field(column).type
     for name in fields:
         type_ = type_.field(name).type

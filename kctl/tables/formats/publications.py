@@ -21,7 +21,8 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from kctl.tables.commits import layout
@@ -53,11 +54,12 @@ class Publication(NamedTuple):
 class Publications:
     """The records of one table."""
 
-    def __init__(self, files: Files, directory: str, partition_by: Partitioning) -> None:
-        """`partition_by` is that of the target, which all records have."""
+    def __init__(self, files: Files, directory: str, partition_by: Partitioning, sort_by: Sequence[str] = ()) -> None:
+        """`partition_by` and `sort_by` are those of the target, which all records have."""
         self._files = files
         self._folder = f"{directory}/{FOLDER}".lstrip("/")
         self._partition_by = partition_by
+        self._sort_by = sort_by
 
     def newest_first(self) -> Iterator[Publication]:
         """Yield the records, beginning with the highest batch.
@@ -103,7 +105,8 @@ class Publications:
                 raise BrokenExportFolder(
                     f"{self.path(batch)} has version {document['version']}; this kctl reads up to {VERSION}"
                 )
-            return _from_json(document, self._partition_by)
+            publication = _from_json(document, self._partition_by)
+            return publication._replace(commit=replace(publication.commit, sort_by=self._sort_by))
         except (ValueError, KeyError, TypeError) as error:
             raise BrokenExportFolder(f"{self.path(batch)} is not the record of a batch: {error}") from error
 

@@ -65,6 +65,8 @@ class TableCommit:
     topics: Mapping[str, TopicPosition]
     schema: pa.Schema
     """Columns of the files; those that the table lacks are added."""
+    sort_by: Sequence[str] = ()
+    """The columns by which the rows of each file are sorted, as columns of records."""
     properties: Mapping[str, str]
     """For people who read the table's history."""
     dead_letters: Sequence[str] = ()
@@ -94,7 +96,8 @@ class Replacement(NamedTuple):
     """Files, and one with their rows; paths are relative to the table."""
 
     removed: Sequence[str]
-    merged: WrittenFile
+    merged: WrittenFile | None
+    """None if their rows are removed."""
     is_change: bool = False
     """Whether rows have values in other columns than before."""
 
@@ -148,10 +151,18 @@ class Table(Protocol):
         ...
 
     def replace(self, replacements: Sequence[Replacement]) -> None:
-        """Replace files by others with the same rows, in one commit.
+        """Replace files by others with the same rows, or remove them, in one commit.
 
         Raises Conflict, and nothing is changed, unless the table is as it was when its state was read.
         """
+        ...
+
+    def expire(self, before_ms: int, *, is_dry_run: bool) -> int:
+        """Expire snapshots before a time, as far as the properties of the table allow; return how many."""
+        ...
+
+    def used(self, before_ms: int) -> set[str]:
+        """Return the files, relative to the table, that its snapshots use, or its versions after a time."""
         ...
 
 

@@ -31,7 +31,8 @@ from kctl.tables.commits.inventory import DamagedFile, Inventory
 from kctl.tables.commits.layout import LayoutMark, unmarked_files
 from kctl.tables.exec.file_task import CHANGES, changes_path, dead_letters_path
 from kctl.tables.exec.outcome import FileOutcome, Misfit, all_misfits
-from kctl.tables.exec.schema.column_types import Columns, columns_to_json
+from kctl.tables.exec.schema.column_types import Columns, columns_to_json, leaves
+from kctl.tables.exec.selection.column_layout import PLAIN_LAYOUT, ColumnLayout
 from kctl.tables.exec.selection.partitioning import Partitioning
 from kctl.tables.exec.selection.row_selection import HEADER_LIST, HeaderForm
 from kctl.tables.exec.targets.files import Files
@@ -72,6 +73,7 @@ class TableLog:
         is_shared: bool,
         partition_by: Partitioning,
         select: Sequence[str] = (),
+        columns: ColumnLayout = PLAIN_LAYOUT,
         headers: HeaderForm = HEADER_LIST,
         upsert: StateOptions | None = None,
     ) -> None:
@@ -86,13 +88,16 @@ class TableLog:
         self._mark = mark
         self._partition_by = partition_by
         self._select = select
+        self._layout = columns
         self._headers = headers
         self._upsert = upsert
         self.changed_keys: dict[str, ChangedKeys] = {}
         directories = {"" if is_shared else layout.topic_directory(topic) for topic in topics}
         self._open_table = open_table
         self._tables = {directory: open_table(directory) for directory in sorted(directories)}
-        self._publications = {directory: Publications(files, directory, partition_by) for directory in self._tables}
+        self._publications = {
+            directory: Publications(files, directory, partition_by, columns.sort_by) for directory in self._tables
+        }
         self._states: dict[str, TableState] = {}
         """The states of the tables that exist, as read last."""
         self._interrupted: dict[str, Publication] = {}
@@ -148,6 +153,8 @@ class TableLog:
             if publication is not None:
                 state = self._after(directory, state, publication)
                 self._recorded[directory] = publication.commit
+                if self._layout.has_names:
+                    self._check_comments(directory, state, publication.commit)
                 misfits |= publication.commit.misfits
             if state is not None:
                 self._states[directory] = state
@@ -166,6 +173,18 @@ class TableLog:
             },
             misfits=misfits,
         )
+
+    def _check_comments(self, directory: str, state: TableState, commit: TableCommit) -> None:
+        """Raise BrokenExportFolder if columns do not say any more which fields they are, see ColumnLayout."""
+        held, recorded = state.held, _state_of(commit).held
+        lost = {path for path, _ in leaves(recorded.key, "key") + leaves(recorded.value, "value")}
+        lost -= {path for path, _ in leaves(held.key, "key") + leaves(held.value, "value")}
+        if lost:
+            path = min(lost)
+            raise BrokenExportFolder(
+                f"no column of the table {self._name(directory)} is {path}: its comment was 'kctl: {path}', by which "
+                "the export finds it; restore the comment"
+            )
 
     def _last_record(self, directory: str, state: TableState | None) -> Publication | None:
         """Return the last recorded commit, except for those that were refused.
@@ -363,7 +382,8 @@ class TableLog:
         commit: TableCommit,
     ) -> TableCommit:
         """Return the commit with the files of the state after the changes of the batch, in place of those before."""
-        from kctl.tables.upserts.batches import write_batch  # noqa: PLC0415 - imports pyarrow
+        from kctl.tables.exec.selection.laid_out import record_schema  # noqa: PLC0415 - imports pyarrow
+        from kctl.tables.upserts.batches import write_batch  # noqa: PLC0415 - same
 
         assert self._upsert is not None
         table = self._tables[directory]
@@ -382,7 +402,7 @@ class TableLog:
             topic,
             outcomes,
             positions,
-            schema=commit.schema,
+            schema=record_schema(commit.schema),
             current=[f"{prefix}{path}" for path in table.paths()],
             place=lambda name: f"{folder}/{layout.short_name(topic)}{name}+p{uuid4().hex[:8]}{layout.DATA_SUFFIX}",
         )
@@ -448,6 +468,7 @@ class TableLog:
     ) -> TableCommit:
         from kctl.tables.exec.decoding.rows import selected  # noqa: PLC0415 - same
         from kctl.tables.exec.selection.columns import schema, state_schema  # noqa: PLC0415 - imports pyarrow
+        from kctl.tables.exec.selection.laid_out import laid_out_schema  # noqa: PLC0415 - same
 
         topics = [topic for topic in after.topics if self._directory(topic) == directory]
         mine = [range_ for range_ in plan.ranges if range_.tp.topic in topics]
@@ -460,6 +481,18 @@ class TableLog:
         unreadable = unreadable_to_json(outcomes[path] for path in paths)
         misfits = misfits_to_json(outcomes[path] for path in paths)
         prefix = f"{directory}/" if directory else ""
+        columns = selected(
+            state_schema(
+                schema(
+                    include_headers=plan.options.include_headers,
+                    has_incarnation=incarnations > 0 and not self._upsert,
+                    columns=plan.topics[mine[0].tp.topic].columns,
+                    headers=self._headers,
+                ),
+                has_versions=self._upsert is not None and self._upsert.options.history,
+            ),
+            self._select,
+        )
         return TableCommit(
             batch=plan.batch,
             files=[
@@ -467,17 +500,8 @@ class TableLog:
             ],
             partition_by=self._partition_by,
             topics={topic: after.topics[topic] for topic in topics},
-            schema=selected(
-                state_schema(
-                    schema(
-                        include_headers=plan.options.include_headers,
-                        has_incarnation=incarnations > 0 and not self._upsert,
-                        columns=plan.topics[mine[0].tp.topic].columns,
-                        headers=self._headers,
-                    )
-                ),
-                self._select,
-            ),
+            schema=laid_out_schema(columns, self._layout),
+            sort_by=self._layout.sort_by,
             properties={
                 "kctl.cluster-id": plan.cluster_id,
                 "kctl.planned-ms": str(plan.created_ms),
@@ -534,9 +558,11 @@ def _offsets(position: TopicPosition) -> dict[int, tuple[int, int]]:
 def _state_of(commit: TableCommit) -> TableState:
     """Return the state of a table after a commit."""
     from kctl.tables.exec.schema.arrow_types import held_columns  # noqa: PLC0415 - imports pyarrow
+    from kctl.tables.exec.selection.laid_out import record_schema  # noqa: PLC0415 - same
 
-    held = HeldColumns(held_columns(commit.schema, "key"), held_columns(commit.schema, "value"))
-    return TableState(commit.batch, commit.topics, commit.schema.names, held, is_latest=False)
+    columns = record_schema(commit.schema)
+    held = HeldColumns(held_columns(columns, "key"), held_columns(columns, "value"))
+    return TableState(commit.batch, commit.topics, columns.names, held, is_latest=False)
 
 
 def _digest(options: FileOptions, columns: Columns) -> str:

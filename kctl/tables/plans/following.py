@@ -49,13 +49,26 @@ class FollowState:
     topics: Mapping[str, TopicCounts] = field(default_factory=dict)
     lag: Mapping[str, int] = field(default_factory=dict)
     """Offsets by topic that the last round planned and did not commit."""
+    maintained_ms: int | None = None
+    """Time of the last maintenance; before the first one, of the first round."""
     problem: str = ""
     """Why the last round failed; empty if it succeeded."""
 
 
+def is_maintenance_due(state: FollowState, every_ms: int, now_ms: int) -> bool:
+    """Return whether tables are maintained after this round; `every_ms` is the time between two maintenances."""
+    return not state.problem and state.maintained_ms is not None and now_ms - state.maintained_ms >= every_ms
+
+
+def maintained(state: FollowState, now_ms: int) -> FollowState:
+    """Return the state after a maintenance, also one that failed."""
+    return replace(state, maintained_ms=now_ms)
+
+
 def started(state: FollowState, now_ms: int) -> FollowState:
     """Return the state after the start of a round."""
-    return replace(state, started_ms=now_ms)
+    first_ms = now_ms if state.maintained_ms is None else state.maintained_ms
+    return replace(state, started_ms=now_ms, maintained_ms=first_ms)
 
 
 def planned(state: FollowState, plan: Plan) -> FollowState:

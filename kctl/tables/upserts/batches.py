@@ -36,8 +36,8 @@ def write_batch(
 ) -> NewFiles:
     """Write the files of the buckets that the changes of a topic have touched.
 
-    `positions` are those before the batch, `schema` has the columns of rows, and `place` returns the path of the file
-    with a name of a bucket.  Raises as `write_state`.
+    `positions` are those before the batch, `schema` has the columns of records, and `place` returns the path of
+    the file with a name.  Raises as `write_state`.
     """
     is_cleared = is_created_again(plan, topic, positions)
     held, columns = positions.columns.get(topic), plan.topics[topic].columns
@@ -48,13 +48,15 @@ def write_batch(
             changes=[file.path for path in paths for file in outcomes[path].written],
             current=current,
             is_cleared=is_cleared,
-            place=lambda bucket: place(bucket.name),
+            place=place,
             schema=schema,
             columns=columns,
             options=upsert.options,
             compression=plan.options.compression.value,
             gets_columns=held is not None and held != HeldColumns(columns.key.type, columns.value.type),
             bucket_bytes_max=upsert.bucket_bytes_max,
+            layout=upsert.layout,
+            cleared_us=plan.created_ms * 1000,
         ),
     )
     keys = ChangedKeys(

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from kctl.limits import Subject, bound
 from kctl.output.quantities import counted
+from kctl.tables.exec.selection.column_layout import PLAIN_LAYOUT, ColumnLayout
 from kctl.tables.exec.selection.row_selection import HEADER_LIST, HeaderForm
 from kctl.tables.exec.selection.upserts import UpsertOptions
 from kctl.tables.plans.plan import Plan, Positions
@@ -19,6 +20,15 @@ STATE_FILE_BYTES = bound(
 )
 
 
+CLOSED = "+closed-"
+"""A part of the names of files with versions that have ended, which have no bucket."""
+
+
+def is_closed_name(path: str) -> bool:
+    """Return whether a file has only versions that have ended."""
+    return CLOSED in path.rpartition("/")[2]
+
+
 class StateOptions(NamedTuple):
     """How an export keeps the current state by key."""
 
@@ -26,6 +36,7 @@ class StateOptions(NamedTuple):
     bucket_bytes_max: int
     """Size of the rows of a file in memory, beyond which it is divided."""
     headers: HeaderForm = HEADER_LIST
+    layout: ColumnLayout = PLAIN_LAYOUT
 
 
 class ChangedKeys(NamedTuple):

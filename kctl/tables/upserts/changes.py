@@ -54,8 +54,8 @@ def after_truncates(changes: pa.Table, truncates: list[Truncate]) -> pa.Table:
     """Return the changes of rows that no TRUNCATE of the batch removes."""
     if not truncates:
         return changes
-    partitions, offsets, times = _places(changes)
-    kept = ~_is_kind(changes, ChangeKind.TRUNCATE) & _are_records(changes)
+    partitions, offsets, times = places_of(changes)
+    kept = ~is_kind(changes, ChangeKind.TRUNCATE) & are_records(changes)
     for truncate in truncates:
         is_same = partitions == truncate.partition
         kept &= np.where(is_same, offsets > truncate.offset, times > truncate.timestamp_us)
@@ -66,9 +66,9 @@ def last_of_each_partition(changes: pa.Table, order: tuple[str, ...] = ()) -> pa
     """Return changes of which `last_changes` returns the same, with at most one for each key and partition."""
     if order:
         return last_changes(changes, order)
-    partitions, offsets, _ = _places(changes)
-    codes = _codes(changes)
-    return changes.take(_last_of(codes, partitions, order=(offsets, _are_records(changes))))
+    partitions, offsets, _ = places_of(changes)
+    codes = codes_of(changes)
+    return changes.take(_last_of(codes, partitions, order=(offsets, are_records(changes))))
 
 
 def last_changes(changes: pa.Table, order: tuple[str, ...] = ()) -> pa.Table:
@@ -78,17 +78,17 @@ def last_changes(changes: pa.Table, order: tuple[str, ...] = ()) -> pa.Table:
     if order:
         return _highest(changes, order)
     changes = last_of_each_partition(changes)
-    partitions, offsets, times = _places(changes)
-    return changes.take(_last_of(_codes(changes), order=(offsets, partitions, times, _are_records(changes))))
+    partitions, offsets, times = places_of(changes)
+    return changes.take(_last_of(codes_of(changes), order=(offsets, partitions, times, are_records(changes))))
 
 
 def _highest(changes: pa.Table, order: tuple[str, ...]) -> pa.Table:
     """Return the change of each key with the highest value after its last delete."""
-    codes = _codes(changes)
-    partitions, offsets, _ = _places(changes)
-    are_records = _are_records(changes)
-    is_delete = _is_kind(changes, ChangeKind.DELETE)
-    rows = np.lexsort((offsets, partitions, are_records, codes))
+    codes = codes_of(changes)
+    partitions, offsets, _ = places_of(changes)
+    are_new = are_records(changes)
+    is_delete = is_kind(changes, ChangeKind.DELETE)
+    rows = np.lexsort((offsets, partitions, are_new, codes))
     deletes = np.cumsum(is_delete[rows])
     is_first = np.ones(len(rows), bool)
     is_first[1:] = codes[rows][1:] != codes[rows][:-1]
@@ -96,7 +96,7 @@ def _highest(changes: pa.Table, order: tuple[str, ...]) -> pa.Table:
     counts = np.empty(len(rows), np.int64)
     counts[rows] = deletes - before_key[np.cumsum(is_first) - 1]
     values = ranks(order_values(changes, order))
-    chosen = _last_of(codes, order=(offsets, partitions, are_records, values, ~is_delete, counts))
+    chosen = _last_of(codes, order=(offsets, partitions, are_new, values, ~is_delete, counts))
     origins = _numbers(changes.column(ORIGIN))
     is_after = np.zeros(int(codes.max()) + 1, bool)
     np.logical_or.at(is_after, codes, (counts > 0) | (origins == RECORD_AFTER_DELETE))
@@ -136,26 +136,29 @@ def _last_of(codes: Longs, *by: Longs, order: tuple[NDArray[Any], ...]) -> pa.Ar
     return pa.array(np.sort(rows[is_last]))
 
 
-def _codes(changes: pa.Table) -> Longs:
+def codes_of(changes: pa.Table) -> Longs:
+    """Return a number of each key."""
     ids = changes.column(KEY_ID).combine_chunks()
     codes = ids.dictionary_encode().indices
     found: Longs = codes.to_numpy(zero_copy_only=False).astype(np.int64)
     return found
 
 
-def _places(changes: pa.Table) -> tuple[Longs, Longs, Longs]:
+def places_of(changes: pa.Table) -> tuple[Longs, Longs, Longs]:
+    """Return partitions, offsets, and timestamps in microseconds."""
     names = ("partition", "offset", "timestamp")
     columns = [_numbers(changes.column(name).cast(pa.int64())) for name in names]
     return columns[0], columns[1], columns[2]
 
 
-def _are_records(changes: pa.Table) -> NDArray[np.bool_]:
+def are_records(changes: pa.Table) -> NDArray[np.bool_]:
     """Return which are changes of records, which come after all rows of the table."""
-    are_records: NDArray[np.bool_] = _numbers(changes.column(ORIGIN)) != OF_TABLE
-    return are_records
+    found: NDArray[np.bool_] = _numbers(changes.column(ORIGIN)) != OF_TABLE
+    return found
 
 
-def _is_kind(changes: pa.Table, kind: ChangeKind) -> NDArray[np.bool_]:
+def is_kind(changes: pa.Table, kind: ChangeKind) -> NDArray[np.bool_]:
+    """Return which changes are of a kind."""
     return np.asarray(_numbers(pc.equal(changes.column(CHANGE), kind.value)), bool)
 
 

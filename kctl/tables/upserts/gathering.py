@@ -19,6 +19,7 @@ from kctl.limits import Subject, bound
 from kctl.tables.exec.selection.upserts import KEY_ID
 from kctl.tables.upserts.buckets import ALL_KEYS, Bucket, assign, key_hashes
 from kctl.tables.upserts.changes import last_changes, last_of_each_partition
+from kctl.tables.upserts.history import Versions
 
 EXPORT_CHANGES_BYTES_MAX = bound(
     Subject.EXPORTS,
@@ -44,11 +45,13 @@ def gather(
     order: tuple[str, ...],
     *,
     bytes_max: int = EXPORT_CHANGES_BYTES_MAX,
+    versions: Versions | None = None,
 ) -> Iterator[Group]:
     """Yield the last changes in groups that have all keys together; `rows_total` is the number of rows in all parts.
 
-    The parts have the same columns.
+    The parts have the same columns.  `versions` gets the changes before the last ones.
     """
+    rule = _Rule(order, versions)
     held: list[pa.Table] = []
     size = rows = reduced_size = 0
     for part in parts:
@@ -57,19 +60,34 @@ def gather(
         size += part.nbytes
         # Each key in several changes is reduced; the next time is after as many bytes again.
         if size - reduced_size > bytes_max // 2:
-            held = [last_of_each_partition(pa.concat_tables(held), order)]
+            held = [rule.reduced(pa.concat_tables(held))]
             size = reduced_size = held[0].nbytes
         if size > bytes_max:
             estimate = size * max(rows_total, 1) // max(rows, 1)
             depth = min((estimate // (bytes_max // 2)).bit_length(), GROUPS_DEPTH_MAX)
-            yield from _spilled(held, parts, order, depth, bytes_max)
+            yield from _spilled(held, parts, rule, depth, bytes_max)
             return
     if held:
-        yield Group(ALL_KEYS, last_changes(pa.concat_tables(held).combine_chunks(), order))
+        yield Group(ALL_KEYS, rule.last(pa.concat_tables(held).combine_chunks()))
+
+
+class _Rule(NamedTuple):
+    """Which changes of a key count."""
+
+    order: tuple[str, ...]
+    versions: Versions | None
+
+    def reduced(self, changes: pa.Table) -> pa.Table:
+        """Return changes that lead to the same rows as these, fewer if possible."""
+        return self.versions.fold(changes) if self.versions else last_of_each_partition(changes, self.order)
+
+    def last(self, changes: pa.Table) -> pa.Table:
+        """Return the last change of each key."""
+        return self.versions.last(changes) if self.versions else last_changes(changes, self.order)
 
 
 def _spilled(
-    held: list[pa.Table], parts: Iterator[pa.Table], order: tuple[str, ...], depth: int, bytes_max: int
+    held: list[pa.Table], parts: Iterator[pa.Table], rule: _Rule, depth: int, bytes_max: int
 ) -> Iterator[Group]:
     """Yield the groups of changes by the last bits of their hashes, those without changes too."""
     groups = [Bucket(depth, bits) for bits in range(1 << depth)]
@@ -81,9 +99,9 @@ def _spilled(
         spills.close()
         schema = held[0].schema if held else None
         for group in groups:
-            changes = _read(spills.path(group), order, bytes_max) if group in spills.groups else None
+            changes = _read(spills.path(group), rule, bytes_max) if group in spills.groups else None
             if changes is not None:
-                yield Group(group, last_changes(changes, order))
+                yield Group(group, rule.last(changes))
             elif schema is not None:
                 yield Group(group, schema.empty_table())
 
@@ -93,7 +111,7 @@ def _chained(held: list[pa.Table], parts: Iterator[pa.Table]) -> Iterator[pa.Tab
     yield from parts
 
 
-def _read(path: Path, order: tuple[str, ...], bytes_max: int) -> pa.Table:
+def _read(path: Path, rule: _Rule, bytes_max: int) -> pa.Table:
     """Return the changes of a file, reduced while they are read."""
     held: list[pa.Table] = []
     size = reduced_size = 0
@@ -102,7 +120,7 @@ def _read(path: Path, order: tuple[str, ...], bytes_max: int) -> pa.Table:
             held.append(pa.Table.from_batches([batch]))
             size += batch.nbytes
             if size - reduced_size > bytes_max:
-                held = [last_of_each_partition(pa.concat_tables(held), order)]
+                held = [rule.reduced(pa.concat_tables(held))]
                 size = reduced_size = held[0].nbytes
     return pa.concat_tables(held).combine_chunks()
 

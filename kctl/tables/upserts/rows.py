@@ -13,6 +13,7 @@ from kctl.tables.exec.decoding.changed_rows import key_ids
 from kctl.tables.exec.schema.changes import ChangeKind
 from kctl.tables.exec.selection.upserts import CHANGE, KEY_ID, UpsertOptions
 from kctl.tables.upserts.changes import ORIGIN, RECORD, order_values
+from kctl.tables.upserts.history import FIRST, Versions
 
 
 class Applied(NamedTuple):
@@ -33,8 +34,14 @@ class Applied(NamedTuple):
         return bool(self.upserted or self.deleted)
 
 
-def apply(rows: pa.Table | None, changes: pa.Table, schema: pa.Schema, options: UpsertOptions) -> Applied:
-    """Return the rows after the last changes of their keys; None are no rows."""
+def apply(
+    rows: pa.Table | None,
+    changes: pa.Table,
+    schema: pa.Schema,
+    options: UpsertOptions,
+    versions: Versions | None = None,
+) -> Applied:
+    """Return the rows after the last changes of their keys; None are no rows.  `versions` gets rows that end."""
     current = schema.empty_table() if rows is None else conform(rows, schema)
     ids, _ = key_ids(current, options)
     new_ids = changes.column(KEY_ID).combine_chunks()
@@ -51,6 +58,10 @@ def apply(rows: pa.Table | None, changes: pa.Table, schema: pa.Schema, options: 
     is_kept = places.is_null()
     is_replaced = pc.fill_null(pc.take(is_upsert.combine_chunks(), places), False)
     deleted = len(ids) - _count(is_kept) - _count(is_replaced)
+    if versions is not None:
+        ended = pc.take(pa.array(range(changes.num_rows), pa.int64()), places.drop_null()).to_numpy()
+        firsts = [changes.column(name).to_numpy()[ended] for name in FIRST]
+        versions.ended(current.filter(places.is_valid()), firsts)
     added = changes.filter(is_upsert)
     before = current.column("partition")
     after = pc.take(changes.column("partition").combine_chunks(), places)

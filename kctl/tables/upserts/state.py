@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kctl.errors import KctlError
@@ -17,20 +18,35 @@ from kctl.tables.exec.decoding.changed_rows import key_ids
 from kctl.tables.exec.outcome import DataLoss, WrittenFile
 from kctl.tables.exec.schema.changes import ChangeKind
 from kctl.tables.exec.schema.column_types import Columns, columns_to_json
-from kctl.tables.exec.selection.columns import CHANGE_FIELD, KEY_ID_FIELD, changes_schema
+from kctl.tables.exec.selection.column_layout import PLAIN_LAYOUT, ColumnLayout
+from kctl.tables.exec.selection.columns import CHANGE_FIELD, IS_CURRENT, KEY_ID_FIELD, changes_schema
+from kctl.tables.exec.selection.laid_out import as_records, laid_out, laid_out_schema, sort_paths
 from kctl.tables.exec.selection.upserts import UpsertOptions
 from kctl.tables.exec.targets.damage import damage_as_arrow_error
 from kctl.tables.exec.targets.files import Files
 from kctl.tables.exec.targets.writer import ParquetFile
 from kctl.tables.exec.task import COLUMNS_KEY
-from kctl.tables.upserts.buckets import DEPTH_MAX, Bucket, assign, bucket_of_name, key_hashes, overlapping, select
-from kctl.tables.upserts.changed_keys import STATE_FILE_BYTES
+from kctl.tables.upserts.buckets import (
+    DEPTH_MAX,
+    Bucket,
+    assign,
+    bucket_of_name,
+    key_hashes,
+    overlapping,
+    select,
+)
+from kctl.tables.upserts.changed_keys import CLOSED, STATE_FILE_BYTES, is_closed_name
 from kctl.tables.upserts.changes import OF_TABLE, ORIGIN, RECORD, Truncate, after_truncates, truncates_of
 from kctl.tables.upserts.gathering import EXPORT_CHANGES_BYTES_MAX, Group, gather
+from kctl.tables.upserts.history import ANY_PLACE, Versions, with_first_places
 from kctl.tables.upserts.rows import apply, conform
 
 BATCH_ROWS = 1 << 16
 ORIGIN_FIELD = pa.field(ORIGIN, pa.int8())
+
+
+CLOSED_ROWS_MAX = 10_000_000
+"""Of a file with versions that have ended."""
 
 
 class BrokenState(KctlError):
@@ -45,15 +61,18 @@ class StateRequest:
     current: Collection[str]
     is_cleared: bool
     """Whether no row of before remains, because the topic was created again."""
-    place: Callable[[Bucket], str]
-    """Returns the path of a new file of a bucket."""
+    place: Callable[[str], str]
+    """Returns the path of a new file with a name: that of a bucket, or CLOSED and a number."""
     schema: pa.Schema
-    """The columns of the rows."""
+    """The columns of the rows, as those of records; files may have other names, see `layout`."""
     columns: Columns
     options: UpsertOptions
     compression: str
     gets_columns: bool = False
     """Whether the batch adds columns to the table, whose values earlier rows have in the rest."""
+    layout: ColumnLayout = PLAIN_LAYOUT
+    cleared_us: int = 0
+    """When all rows have ended at the latest, if `is_cleared`."""
     bucket_bytes_max: int = STATE_FILE_BYTES
     changes_bytes_max: int = EXPORT_CHANGES_BYTES_MAX
 
@@ -87,6 +106,13 @@ class _StateWriter:
         self._buckets: dict[Bucket, str] = {}
         """Current files of buckets."""
         self._removed: set[str] = set()
+        self._columns = laid_out_schema(request.schema, request.layout)
+        """Those of the files."""
+        self._versions: Versions | None = None
+        self._closed: ParquetFile | None = None
+        """The file with versions that have ended."""
+        self._closed_path = ""
+        self._closed_count = 0
         self._metadata = (
             {COLUMNS_KEY: json.dumps(columns_to_json(request.columns))} if request.columns.are_typed else {}
         )
@@ -94,10 +120,14 @@ class _StateWriter:
     def run(self) -> NewState:
         truncates = self._truncates()
         others: list[str] = []
+        current = [path for path in self._request.current if not is_closed_name(path)]
+        if self._request.options.history:
+            self._versions = Versions([*truncates, *self._end_of_all()], self._close)
         if self._request.is_cleared or truncates:
-            self._removed.update(self._request.current)
+            self._removed.update(current)
+            others = current if self._versions else []
         else:
-            for path in self._request.current:
+            for path in current:
                 bucket = bucket_of_name(path)
                 if bucket is None:
                     others.append(path)  # of another program, which has compacted the table
@@ -110,10 +140,21 @@ class _StateWriter:
         self._removed.update(others)
         total = sum(self._row_count(path) for path in (*self._request.changes, *others))
         parts = self._parts(truncates, others)
-        for group in gather(parts, total, self._request.options.order_path, bytes_max=self._request.changes_bytes_max):
-            self._apply_group(group)
-        if self._request.gets_columns:
-            self._fill_columns()
+        try:
+            for group in gather(
+                parts,
+                total,
+                self._request.options.order_path,
+                bytes_max=self._request.changes_bytes_max,
+                versions=self._versions,
+            ):
+                self._apply_group(group)
+            if self._request.gets_columns:
+                self._fill_columns()
+            self._finish_closed()
+        except BaseException:
+            self._abandon_closed()
+            raise
         self._new.removed = sorted(self._removed)
         return self._new
 
@@ -130,6 +171,42 @@ class _StateWriter:
                 found += truncates_of(part)
         return found
 
+    def _end_of_all(self) -> list[Truncate]:
+        """Return when the rows of a former topic have ended: with the first record of the new one."""
+        if not self._request.is_cleared:
+            return []
+        times = [
+            pc.min(part.column("timestamp").cast(pa.int64())).as_py()
+            for path in self._request.changes
+            for part in self._read(path, ["timestamp"])
+        ]
+        return [Truncate(ANY_PLACE, 0, min([time for time in times if time is not None] or [self._request.cleared_us]))]
+
+    def _close(self, rows: pa.Table) -> None:
+        """Write versions that have ended."""
+        if not rows.num_rows:
+            return
+        if self._closed is None:
+            self._closed_path = self._request.place(f"{CLOSED}{self._closed_count:04d}")
+            self._closed_count += 1
+            self._closed = self._new_file(self._closed_path)
+        for batch in conform(rows, self._request.schema).combine_chunks().to_batches():
+            self._closed.add(laid_out(batch, self._columns))
+        if self._closed.records >= CLOSED_ROWS_MAX:
+            self._finish_closed()
+
+    def _finish_closed(self) -> None:
+        if self._closed is not None:
+            rows, scratch = self._closed.records, self._closed.finish({})
+            self._closed = None
+            self._publish(scratch, self._closed_path, rows)
+
+    def _abandon_closed(self) -> None:
+        if self._closed is not None:
+            self._closed.abandon()
+            if self._closed.path:
+                self._files.discard(self._closed.path)
+
     def _row_count(self, path: str) -> int:
         with self._files.open(path) as file, damage_as_arrow_error():
             return int(pq.read_metadata(file).num_rows)
@@ -137,15 +214,28 @@ class _StateWriter:
     def _parts(self, truncates: list[Truncate], others: Sequence[str]) -> Iterator[pa.Table]:
         """Yield the changes of rows, and the rows of files without buckets as earlier changes."""
         for path in others:
-            for rows in self._read(path):
+            for rows in self._read_rows(path):
                 whole = self._whole(rows)
+                if self._versions:
+                    is_open = whole.column(IS_CURRENT)
+                    self._close(whole.filter(pc.invert(is_open)))
+                    whole = whole.filter(is_open)
                 ids, _ = key_ids(whole, self._request.options)
                 kinds = pa.repeat(pa.scalar(ChangeKind.UPSERT.value), whole.num_rows)
-                yield _from(OF_TABLE, whole.append_column(CHANGE_FIELD, kinds).append_column(KEY_ID_FIELD, ids))
+                yield self._from(OF_TABLE, whole.append_column(CHANGE_FIELD, kinds).append_column(KEY_ID_FIELD, ids))
         for path in self._request.changes:
             for part in self._read(path):
                 changes = conform(part, changes_schema(self._request.schema))
-                yield after_truncates(_from(RECORD, changes), truncates)
+                marked = self._from(RECORD, changes)
+                if self._versions:
+                    yield marked.filter(pc.not_equal(marked.column(CHANGE_FIELD.name), ChangeKind.TRUNCATE.value))
+                else:
+                    yield after_truncates(marked, truncates)
+
+    def _from(self, origin: int, changes: pa.Table) -> pa.Table:
+        origins = pa.repeat(pa.scalar(origin, ORIGIN_FIELD.type), changes.num_rows)
+        marked = changes.append_column(ORIGIN_FIELD, origins)
+        return with_first_places(marked) if self._versions else marked
 
     def _read(self, path: str, columns: list[str] | None = None) -> Iterator[pa.Table]:
         try:
@@ -158,8 +248,14 @@ class _StateWriter:
                 f"{self._files.location}/{path} is gone or damaged: restore it from a backup ({error})"
             ) from error
 
+    def _read_rows(self, path: str) -> Iterator[pa.Table]:
+        """Yield the rows of a file of the table, with the columns of records."""
+        for rows in self._read(path):
+            for batch in rows.to_batches():
+                yield pa.Table.from_batches([as_records(batch)])
+
     def _rows(self, path: str) -> pa.Table:
-        parts = [self._whole(part) for part in self._read(path)]
+        parts = [self._whole(part) for part in self._read_rows(path)]
         return pa.concat_tables(parts).combine_chunks() if parts else self._request.schema.empty_table()
 
     def _whole(self, rows: pa.Table) -> pa.Table:
@@ -200,7 +296,7 @@ class _StateWriter:
 
     def _apply(self, bucket: Bucket, rows: pa.Table | None, changes: pa.Table) -> bool:
         """Write the rows of a bucket after changes, unless there are none; return whether they have changed."""
-        applied = apply(rows, changes, self._request.schema, self._request.options)
+        applied = apply(rows, changes, self._request.schema, self._request.options, self._versions)
         self._new.upserted += applied.upserted
         self._new.deleted += applied.deleted
         self._new.outdated += applied.outdated
@@ -220,16 +316,11 @@ class _StateWriter:
             for half in bucket.halves():
                 self._write(half, rows.filter(pa.array(select(half, hashes))))
             return
-        path = self._request.place(bucket)
-        parquet = ParquetFile(
-            partial(self._files.scratch, path),
-            schema=self._request.schema,
-            compression=self._request.compression,
-            metadata=self._metadata,
-        )
+        path = self._request.place(bucket.name)
+        parquet = self._new_file(path)
         try:
             for batch in rows.to_batches():
-                parquet.add(batch)
+                parquet.add(laid_out(batch, self._columns))
             scratch = parquet.finish({})
         except BaseException:
             parquet.abandon()
@@ -237,6 +328,15 @@ class _StateWriter:
                 self._files.discard(parquet.path)
             raise
         self._publish(scratch, path, rows.num_rows)
+
+    def _new_file(self, path: str) -> ParquetFile:
+        return ParquetFile(
+            partial(self._files.scratch, path),
+            schema=self._columns,
+            compression=self._request.compression,
+            metadata=self._metadata,
+            sort_by=sort_paths(self._columns, self._request.layout),
+        )
 
     def _publish(self, scratch: Path, path: str, rows: int) -> None:
         size = scratch.stat().st_size
@@ -249,7 +349,3 @@ def with_all_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     """Return the rows with these columns, which have the values that are in the rest and fit them."""
     whole = conform(rows, schema).combine_chunks()
     return pa.Table.from_batches([filled(batch, schema) for batch in whole.to_batches()], schema)
-
-
-def _from(origin: int, changes: pa.Table) -> pa.Table:
-    return changes.append_column(ORIGIN_FIELD, pa.repeat(pa.scalar(origin, ORIGIN_FIELD.type), changes.num_rows))

@@ -20,6 +20,7 @@ from kctl.tables.exec.schema.arrow_types import VARIANT_TYPE
 from kctl.tables.exec.schema.column_types import Columns, Format, columns_from_json, leaves, raw_name
 from kctl.tables.exec.schema.json_text import NotJson
 from kctl.tables.exec.selection.columns import form_of, formed
+from kctl.tables.exec.selection.laid_out import as_records, record_schema, source_of
 from kctl.tables.exec.selection.row_selection import HEADER_LIST
 from kctl.tables.exec.targets.damage import damage_as_arrow_error
 from kctl.tables.exec.targets.files import Files
@@ -118,7 +119,7 @@ class DataFiles:
                 raise UnreadableFile(f"{files.location}/{path} is not a complete Parquet file: {error}") from error
 
     def _add(self, path: str, metadata: pq.FileMetaData) -> None:
-        schema = metadata.schema.to_arrow_schema()
+        schema = record_schema(metadata.schema.to_arrow_schema())
         types: Mapping[str, pa.DataType] = dict(zip(schema.names, schema.types, strict=True))
         if lacking := [name for name in IDENTITY if name not in types]:
             raise UnreadableFile(
@@ -291,11 +292,13 @@ class DataFiles:
 
     def _batches(self, parquet: pq.ParquetFile, group: RowGroup, columns: Iterable[str]) -> Iterator[pa.RecordBatch]:
         wanted = [*IDENTITY, "incarnation", *columns, *(f"{name}_rest" for name in self.decoded_names)]
-        names = [name for name in wanted if name in parquet.schema_arrow.names]
+        held = parquet.schema_arrow
+        names = [field.name for field in held if source_of(field)[0] in wanted]
         count = READ_BYTES * group.rows // max(group.size, 1)
-        yield from parquet.iter_batches(
+        for batch in parquet.iter_batches(
             min(max(count, 1), READ_ROWS_MAX), row_groups=[group.number], columns=names, use_threads=False
-        )
+        ):
+            yield as_records(batch, held)
 
     def _rows(self, path: str, batch: pa.RecordBatch, *, with_hashes: bool) -> Rows:
         topics = batch.column("topic").cast(pa.string())

@@ -132,6 +132,7 @@ def _compare_export(
             open_reader=source.open_reader,
             on_progress=on_progress,
         ),
+        existing.options.layout,
     )
     return Verification(
         ranges,

@@ -11,7 +11,7 @@ import json
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -27,7 +27,9 @@ from kctl.tables.exec.decoding.changed_rows import key_ids
 from kctl.tables.exec.file_task import FileTask, changes_path
 from kctl.tables.exec.reading.fetch import OffsetRange
 from kctl.tables.exec.schema.column_types import UNDECODED, Columns, columns_from_json, leaves
-from kctl.tables.exec.selection.columns import schema, state_schema
+from kctl.tables.exec.selection.column_layout import PLAIN_LAYOUT, ColumnLayout
+from kctl.tables.exec.selection.columns import IS_CURRENT, schema, state_schema
+from kctl.tables.exec.selection.laid_out import as_records, record_schema
 from kctl.tables.exec.selection.row_selection import HeaderForm
 from kctl.tables.exec.selection.upserts import UpsertOptions
 from kctl.tables.exec.targets.damage import damage_as_arrow_error
@@ -37,6 +39,7 @@ from kctl.tables.plans.cluster_view import ISOLATION_LEVELS
 from kctl.tables.plans.live_topic import LiveLog
 from kctl.tables.plans.plan import Isolation
 from kctl.tables.upserts.buckets import Bucket, bucket_of_name, key_hashes, select
+from kctl.tables.upserts.changed_keys import is_closed_name
 from kctl.tables.upserts.rows import has_equal_values
 from kctl.tables.upserts.state import StateRequest, with_all_columns, write_state
 from kctl.tables.verification.ledger import Difference
@@ -85,9 +88,15 @@ def verify_state(
     options: UpsertOptions,
     headers: HeaderForm,
     source: StateSource,
+    layout: ColumnLayout = PLAIN_LAYOUT,
 ) -> list[VerifiedRange]:
-    """Return the comparison of each partition.  Raises ApiError, and what tasks and `write_state` raise."""
-    columns, has_headers = _columns(files, exported.paths)
+    """Return the comparison of each partition; `layout` is that of the files.
+
+    Raises ApiError, and what tasks and `write_state` raise.
+    """
+    paths = [path for path in exported.paths if not is_closed_name(path)]
+    columns, has_headers = _columns(files, paths)
+    options = replace(options, history=False)  # topics may not have the records of earlier versions any more
     with tempfile.TemporaryDirectory(prefix="kctl-verify-") as folder:
         own = DiskFiles(Path(folder))
         rows = state_schema(schema(include_headers=has_headers, columns=columns, headers=headers))
@@ -98,18 +107,19 @@ def verify_state(
                 changes=changes,
                 current=(),
                 is_cleared=False,
-                place=lambda bucket: f"state/{exported.topic}{bucket.name}.parquet",
+                place=lambda name: f"state/{exported.topic}{name}.parquet",
                 schema=rows,
                 columns=columns,
                 options=options,
                 compression="none",
+                layout=layout,
             ),
         )
         starts = {number: log.start for number, log in source.logs.items() if isinstance(log, LiveLog)}
         tallies: dict[int, _Tally] = {partition: _Tally() for partition in exported.position.partitions}
         sides = (
             _Side(own, [file.path for file in state.files], rows, options),
-            _Side(files, exported.paths, rows, options),
+            _Side(files, paths, rows, options),
         )
         total = sum(side.size() for side in sides)
         depth = min((total // PART_BYTES).bit_length(), PARTS_DEPTH_MAX)
@@ -130,7 +140,7 @@ def _columns(files: Files, paths: Sequence[str]) -> tuple[Columns, bool]:
         with damage_as_arrow_error(), files.open(path) as file:
             columns = pq.read_schema(file)
         text = (columns.metadata or {}).get(COLUMNS_KEY.encode(), b"{}")
-        found.append((columns_from_json(json.loads(text)), "headers" in columns.names))
+        found.append((columns_from_json(json.loads(text)), "headers" in record_schema(columns).names))
     return max(found, key=lambda decoded: _column_count(decoded[0]), default=(UNDECODED, False))
 
 
@@ -203,12 +213,19 @@ class _Side:
             if held is not None and not (held.has(bucket) or bucket.has(held)):
                 continue
             with damage_as_arrow_error(), self._files.open(path) as file:
-                rows = with_all_columns(pq.ParquetFile(file, pre_buffer=False).read(use_threads=False), self._schema)
+                table = pq.ParquetFile(file, pre_buffer=False).read(use_threads=False).combine_chunks()
+                whole = [pa.Table.from_batches([_current(as_records(batch))]) for batch in table.to_batches()]
+                rows = with_all_columns(pa.concat_tables(whole), self._schema) if whole else found[0]
             if held is None or not bucket.has(held):
                 ids, _ = key_ids(rows, self._options)
                 rows = rows.filter(pa.array(select(bucket, key_hashes(pc.fill_null(ids, b"")))))
             found.append(rows)
         return pa.concat_tables(found).combine_chunks()
+
+
+def _current(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the rows without earlier versions."""
+    return rows.filter(rows.column(IS_CURRENT)) if IS_CURRENT in rows.schema.names else rows
 
 
 def _compare(

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from kctl.client.consuming.list_offsets import IsolationLevel
-from kctl.errors import ConfigError
+from kctl.errors import ConfigError, UsageError
 from kctl.tables.engines.data_source import KctlDataSource, source_of
 from kctl.tables.exec.outcome import DataLoss
 from kctl.tables.exec.selection.columns import HEADER_MAP
@@ -42,6 +42,57 @@ def test_a_query_has_headers_in_any_form_and_may_start_beyond_the_end(
     with pytest.raises(DataLoss, match="ends at offset 2, before 9: it was truncated or created again"):
         read(beyond)
     assert read({**beyond, "failOnDataLoss": "false"}) == []
+
+
+@LOCAL
+def test_a_query_begins_and_ends_at_times_and_has_as_many_tasks_as_asked_for(
+    kctl_bootstrap: str, make_topic: MakeTopic
+) -> None:
+    topic = make_topic(kctl_bootstrap, 2)
+    for partition, offset in ((partition, offset) for offset in range(12) for partition in range(2)):
+        topic.produce([{"value": b"%d" % offset, "partition": partition, "timestamp": 1000 * offset + partition + 1}])
+    options = {"bootstrap.servers": kctl_bootstrap, "topic": topic.name}
+
+    def found(**more: str) -> list[tuple[int, int]]:
+        return sorted((row["partition"], row["offset"]) for row in read({**options, **more}))
+
+    assert found(startingTimestamp="5000", endingTimestamp="8002") == [
+        *((0, offset) for offset in range(5, 9)),
+        *((1, offset) for offset in range(5, 8)),
+    ]
+    times = json.dumps({topic.name: {"1": 9001}})
+    assert found(startingOffsetsByTimestamp=times, endingTimestamp="10000") == [
+        *((0, offset) for offset in range(10)),
+        (1, 9),
+    ]
+    assert found(startingTimestamp="11000", startingOffsets="latest") == [(0, 11), (1, 11)]
+    with pytest.raises(UsageError, match=r"-0 has no record at or after the time to start at"):
+        found(startingTimestamp="11002")
+    assert found(startingTimestamp="11002", startingOffsetsByTimestampStrategy="latest") == [(1, 11)]
+    with pytest.raises(UsageError, match="-7, for which there is a time, is not a partition"):
+        found(startingOffsetsByTimestamp=json.dumps({topic.name: {"7": 1}}))
+    assert len(TopicReader(source_of(options)).partitions()) == 2
+    many = TopicReader(source_of({**options, "minPartitions": "6"})).partitions()
+    assert len(many) == 6
+    assert sum(part.value.end - part.value.start for part in many) == 24
+
+
+@LOCAL
+def test_a_pattern_reads_the_topics_that_exist_at_each_batch(kctl_bootstrap: str, make_topic: MakeTopic) -> None:
+    topic = make_topic(kctl_bootstrap, 1)
+    topic.produce([{"value": b"1"}])
+    options = {"kafka.bootstrap.servers": kctl_bootstrap, "subscribePattern": f"{topic.name}.*"}
+    assert [row["topic"] for row in read(options)] == [topic.name]
+    assert read({**options, "subscribePattern": topic.name[:-1]}) == []
+    stream = UnlimitedTopicStream(source_of(options))
+    first = stream.initialOffset()
+    topic.produce([{"value": b"2"}])
+    parts = stream.partitions(first, stream.latestOffset())
+    assert [row["value"] for part in parts for batch in stream.read(part) for row in batch.to_pylist()] == [b"1", b"2"]
+    with pytest.raises(UsageError, match="give one of the options topic"):
+        source_of({**options, "subscribe": topic.name})
+    with pytest.raises(UsageError, match="is not a regular expression"):
+        source_of({"subscribePattern": "("})
 
 
 @LOCAL

@@ -38,6 +38,9 @@ class SteppedPort:
     def size(self, path: str) -> int | None:
         return self._files.size(path)
 
+    def modified_ms(self, path: str) -> int | None:
+        return self._files.modified_ms(path)
+
     def read(self, path: str) -> bytes:
         return self._files.read(path)
 

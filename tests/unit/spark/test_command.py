@@ -22,7 +22,8 @@ def command(*words: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "words", [["export"], *(["tables", verb] for verb in ("verify", "status", "import", "compact", "profile"))]
+    "words",
+    [["export"], *(["tables", verb] for verb in ("verify", "status", "import", "compact", "maintain", "profile"))],
 )
 def test_help_does_not_load_spark(words: list[str]) -> None:
     code = (

@@ -20,6 +20,7 @@ from kctl.tables.exec.schema.column_types import (
     Columns,
     Decoding,
     Format,
+    ListOf,
     Struct,
     Type,
     decoding_from_json,
@@ -379,3 +380,30 @@ def test_topics_of_one_table_have_the_same_columns() -> None:
     }
     apart = decided(JSON, samples=samples)
     assert type_to_json(apart["payments"].value.type) == {"struct": {"id": "double", "b": "boolean"}}
+
+
+def test_records_within_themselves_are_json() -> None:
+    node = {
+        "type": "record",
+        "name": "Node",
+        "fields": [
+            {"name": "id", "type": "int"},
+            {"name": "data", "type": ["null", "bytes"]},
+            {"name": "day", "type": ["null", {"type": "int", "logicalType": "date"}]},
+            {"name": "children", "type": {"type": "array", "items": "Node"}},
+        ],
+    }
+    leaf = {"id": 3, "data": b"\xe9", "day": date(2026, 11, 30), "children": []}
+    tree = {"id": 1, "data": b"\x00", "day": None, "children": [{**leaf, "id": 2, "children": [leaf]}, leaf]}
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema(node), tree)
+    field = FieldOptions(name="value", format=Format.AVRO, schema="node.avsc", text=json.dumps(node))
+    options = DecodingOptions(value=field)
+    (columns,) = decide(options, ["a"], {}, registry=None, sample_of=lambda topic, name: [], is_shared=False).values()
+    assert isinstance(columns.value.type, Struct)
+    assert dict(columns.value.type.fields)["children"] == ListOf("string")
+    batch = pa.RecordBatch.from_pydict({"key": pa.nulls(1, pa.binary()), "value": pa.array([out.getvalue()])})
+    (value,) = BatchDecoder(columns).decode(batch).fitting.column("value").to_pylist()
+    assert (value["id"], value["data"], value["day"]) == (1, b"\x00", None)
+    last = {"id": 3, "data": "\u00e9", "day": "2026-11-30", "children": []}
+    assert [json.loads(text) for text in value["children"]] == [{**last, "id": 2, "children": [last]}, last]

@@ -38,6 +38,7 @@ from kctl.tables.exec.targets.object_files import ObjectFiles
 from kctl.tables.exec.targets.outputs import by_partition, utc_offsets_us
 from kctl.tables.exports import cluster_reads
 from kctl.tables.formats import iceberg
+from kctl.tables.formats.iceberg_fields import partition_fields, partition_value
 from kctl.tables.formats.kinds import TableKind, TableOptions
 from kctl.tables.plans.decodings import DecodingOptions, FieldOptions
 from tests.unit.spark.crashing_files import Crash, CrashingFiles, UnlockedFiles
@@ -305,9 +306,9 @@ def test_transforms_are_those_of_iceberg(case: tuple[str, PrimitiveType, Any]) -
     (known, part), (unknown, _) = by_partition(batch, by)
     assert part.num_rows == 1
     assert unknown == (None,)
-    ((_, transform, _),) = iceberg.partition_fields(by)
+    ((_, transform, _),) = partition_fields(by, pa.schema([]))
     counted = value if isinstance(value, str | int) else _units_of(value)
-    assert iceberg.partition_value(by.terms[0], type_, known[0]) == transform.transform(type_)(counted)
+    assert partition_value(by.terms[0], type_, known[0]) == transform.transform(type_)(counted)
 
 
 def _arrow_type(type_: PrimitiveType) -> pa.DataType:

@@ -15,7 +15,7 @@ from kctl.model import ZERO_UUID, TopicPartition
 from kctl.tables.commits.commit_json import plan_from_json, plan_to_json, topics_from_json, topics_to_json
 from kctl.tables.exec.outcome import DataLoss
 from kctl.tables.exec.reading.histories import history_of
-from kctl.tables.formats.delta import positions_in, transactions_of
+from kctl.tables.formats.delta_log import positions_in, transactions_of
 from kctl.tables.plans.density import Sample
 from kctl.tables.plans.plan import (
     ClusterView,

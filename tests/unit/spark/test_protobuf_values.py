@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -23,7 +24,7 @@ from kctl.client.registry.schema import Schema, header_of, indexes_of
 from kctl.errors import UsageError
 from kctl.tables.exec.decoding.protobuf_values import ProtobufDecoder, column_of
 from kctl.tables.exec.schema.changes import row_type
-from kctl.tables.exec.schema.column_types import ChangeFormat, Decoding, Format, type_to_json
+from kctl.tables.exec.schema.column_types import ChangeFormat, Decoding, Format, Struct, type_to_json
 from kctl.tables.exec.schema.schema_texts import text_of
 
 ID = 7
@@ -139,12 +140,20 @@ def test_any_bytes_are_columns_or_have_a_reason(changes: list[tuple[int, int]], 
     assert all(decoded.arrays[0][index].as_py() is None for index in decoded.misfits)
 
 
-def test_a_recursive_message_type_is_refused() -> None:
+def test_a_message_within_one_of_its_type_is_json() -> None:
     file = FileDescriptorProto(name="node.proto", package="shop", syntax="proto3")
-    add(file.message_type.add(name="Node"), "next", Field.TYPE_MESSAGE, ".shop.Node")
-    codec = ProtobufCodec(Schema(ID, "PROTOBUF", base64.b64encode(file.SerializeToString()).decode()))
-    with pytest.raises(UsageError, match=r"recursive at value\.next"):
-        column_of(codec, "value")
+    node = file.message_type.add(name="Node")
+    add(node, "next", Field.TYPE_MESSAGE, ".shop.Node")
+    add(node, "id", Field.TYPE_INT32)
+    text = base64.b64encode(file.SerializeToString()).decode()
+    codec = ProtobufCodec(Schema(ID, "PROTOBUF", text))
+    type_ = column_of(codec, "value")
+    assert type_ == Struct((("next", "string"), ("id", "int32")))
+    decoder = ProtobufDecoder(Decoding(Format.PROTOBUF, type_, schemas=((ID, text),)))
+    data = header_of(ID) + indexes_of([0]) + b"\x0a\x06\x0a\x02\x10\x03\x10\x02\x10\x01"
+    decoded = decoder.decode(pa.array([data, None], pa.binary()))
+    (found, nothing) = decoded.arrays[0].to_pylist()
+    assert (json.loads(found["next"]), found["id"], nothing) == ({"next": {"id": 3}, "id": 2}, 1, None)
 
 
 def test_a_message_type_with_exponentially_many_columns_is_refused() -> None:

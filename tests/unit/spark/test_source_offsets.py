@@ -19,14 +19,33 @@ from kctl.tables.exec.reading.source_offsets import (
     from_document,
     limited,
     parse_offsets,
+    parse_times,
     progress_from_document,
     progress_to_document,
+    task_offsets,
     to_document,
 )
 from tests.rows import for_rows
 
 PARTITIONS = st.builds(TopicPartition, st.sampled_from("ab"), st.integers(0, 12))
 OFFSETS = st.dictionaries(PARTITIONS, st.integers(0, 2**62), max_size=8)
+
+
+def test_times_are_json_with_milliseconds() -> None:
+    assert parse_times('{"a": {"0": 5, "1": 0}}', "x") == {TopicPartition("a", 0): 5, TopicPartition("a", 1): 0}
+    for text in ("", "5", "{}", '{"a": 5}', '{"a": {"0": -1}}', '{"a": {"0": "5"}}', '{"a": {"x": 5}}'):
+        with pytest.raises(UsageError, match="startingOffsetsByTimestamp takes JSON such as"):
+            parse_times(text, "startingOffsetsByTimestamp")
+
+
+@given(st.lists(st.integers(0, 1000), max_size=6), st.none() | st.integers(1, 50), st.none() | st.integers(1, 40))
+def test_tasks_are_as_many_as_asked_for_if_there_are_offsets(
+    widths: list[int], offsets_max: int | None, tasks_min: int | None
+) -> None:
+    limit = task_offsets(widths, offsets_max, tasks_min)
+    tasks = sum(len(cut(0, width, limit)) for width in widths if width)
+    assert tasks >= min(tasks_min or 0, -(-sum(widths) // (limit or max(sum(widths), 1))))
+    assert limit is None or offsets_max is None or limit <= offsets_max
 
 
 @given(OFFSETS)

@@ -202,7 +202,7 @@ def test_files_have_the_rows_of_a_dict_in_whatever_groups_and_buckets(tmp_path: 
                 changes=[path],
                 current=current,
                 is_cleared=False,
-                place=lambda bucket, batch=batch: f"{batch}/rows{bucket.name}.parquet",  # type: ignore[misc]
+                place=lambda name, batch=batch: f"{batch}/rows{name}.parquet",  # type: ignore[misc]
                 schema=STATE,
                 columns=Columns(),
                 options=UpsertOptions(),
@@ -238,7 +238,7 @@ def test_files_with_the_same_keys_are_refused(tmp_path: Path) -> None:
         changes=[],
         current=["a+bucket-00-00000.parquet", "b+bucket-01-00001.parquet"],
         is_cleared=False,
-        place=lambda bucket: "new",
+        place=lambda name: "new",
         schema=STATE,
         columns=Columns(),
         options=UpsertOptions(),

@@ -56,7 +56,7 @@ class ProtobufDecoder(RegistryDecoder):
     def reader_of(self, schema: Schema) -> Callable[[bytes], Any]:
         """See RegistryDecoder."""
         codec = ProtobufCodec(schema)
-        value_of = _message_value(codec.first_type, codec)
+        value_of = _message_value(codec.first_type, codec, frozenset())
 
         def read(payload: bytes) -> Any:
             message = codec.message(payload)
@@ -79,7 +79,7 @@ def _message_type(descriptor: Descriptor, path: str, within: frozenset[str], cou
     if descriptor.full_name in _WRAPPERS:
         return _single_type(descriptor.fields_by_name["value"], path, within, count)
     if descriptor.full_name in within:
-        raise UsageError(f"the Protobuf schema is recursive at {path}, which columns cannot be")
+        return "string"
     inner = within | {descriptor.full_name}
     found = [(field.name, _field_type(field, f"{path}.{field.name}", inner, count)) for field in descriptor.fields]
     # A message without fields has no column.
@@ -105,34 +105,36 @@ def _is_map(field: FieldDescriptor) -> bool:
     return field.message_type is not None and bool(field.message_type.GetOptions().map_entry)
 
 
-def _message_value(descriptor: Descriptor, codec: ProtobufCodec) -> _Value:
-    """Return a function from a message to what Arrow takes."""
+def _message_value(descriptor: Descriptor, codec: ProtobufCodec, within: frozenset[str]) -> _Value:
+    """Return a function from a message to what Arrow takes; a message within one of its type is JSON."""
     name = descriptor.full_name
     if name == _TIMESTAMP:
         return _microseconds
-    if name in _AS_JSON:
+    if name in _AS_JSON or name in within:
         return lambda message: json_format.MessageToJson(message, indent=None, descriptor_pool=codec.pool)
     if name in _WRAPPERS:
-        inner = _single_value(descriptor.fields_by_name["value"], codec)
+        inner = _single_value(descriptor.fields_by_name["value"], codec, within)
         return lambda message: inner(message.value)
-    fields = [(field.name, field.has_presence, _field_value(field, codec)) for field in descriptor.fields]
+    fields = [
+        (field.name, field.has_presence, _field_value(field, codec, within | {name})) for field in descriptor.fields
+    ]
     return lambda message: {
         name: value_of(getattr(message, name)) if not has_presence or message.HasField(name) else None
         for name, has_presence, value_of in fields
     }
 
 
-def _field_value(field: FieldDescriptor, codec: ProtobufCodec) -> _Value:
+def _field_value(field: FieldDescriptor, codec: ProtobufCodec, within: frozenset[str]) -> _Value:
     if _is_map(field):
-        value_of = _single_value(field.message_type.fields_by_name["value"], codec)
+        value_of = _single_value(field.message_type.fields_by_name["value"], codec, within)
         return lambda entries: {_key(key): value_of(entries[key]) for key in entries}
-    single = _single_value(field, codec)
+    single = _single_value(field, codec, within)
     return (lambda items: [single(element) for element in items]) if field.is_repeated else single
 
 
-def _single_value(field: FieldDescriptor, codec: ProtobufCodec) -> _Value:
+def _single_value(field: FieldDescriptor, codec: ProtobufCodec, within: frozenset[str]) -> _Value:
     if field.cpp_type == FieldDescriptor.CPPTYPE_MESSAGE:
-        return _message_value(field.message_type, codec)
+        return _message_value(field.message_type, codec, within)
     if field.cpp_type == FieldDescriptor.CPPTYPE_ENUM:
         names = {number: value.name for number, value in field.enum_type.values_by_number.items()}
         return lambda number: names.get(number, str(number))

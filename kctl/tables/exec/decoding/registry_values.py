@@ -39,6 +39,7 @@ class RegistryDecoder(ABC):
 
     def __init__(self, decoding: Decoding) -> None:
         """Compile the schemas; raise SchemaError for invalid ones."""
+        self.type = decoding.type
         kind = decoding.format.name
         self._readers = {id_: self.reader_of(schema_of_text(id_, kind, text)) for id_, text in decoding.schemas}
         self._arrow = arrow_type(decoding.type)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -11,7 +12,7 @@ import pyarrow.compute as pc
 
 from kctl.admin.records.where import parse_where
 from kctl.tables.exec.decoding.batch_decoder import BatchDecoder
-from kctl.tables.exec.schema.column_types import Columns, raw_name
+from kctl.tables.exec.schema.column_types import Columns
 from kctl.tables.exec.selection.row_filter import (
     AnyOf,
     Comparison,
@@ -23,6 +24,7 @@ from kctl.tables.exec.selection.row_filter import (
     TypedCondition,
     typed,
 )
+from kctl.tables.exec.selection.row_selection import IDENTITY
 
 _COMPARE: dict[str, Callable[[pa.Array, pa.Scalar], pa.Array]] = {
     "=": pc.equal,
@@ -81,12 +83,8 @@ def projected(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([_array(batch.column(field.name), field) for field in schema], schema=schema)
 
 
-IDENTITY = frozenset({"topic", "partition", "offset", "incarnation", raw_name("key"), raw_name("value")})
-"""Columns that exports always have."""
-
-
 def _pruned(field: pa.Field, paths: set[tuple[str, ...]]) -> pa.Field | None:
-    here = {path[1:] for path in paths if path[0] == field.name}
+    here = {path[1:] for path in paths if fnmatchcase(field.name, path[0])}
     if () in here:
         return field
     if not here or not pa.types.is_struct(field.type):

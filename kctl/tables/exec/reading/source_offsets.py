@@ -10,7 +10,7 @@ Pure.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -123,6 +123,26 @@ def parse_offsets(text: str, option: str) -> str | dict[TopicPartition, int]:
     if not offsets or any(type(offset) is not int or offset < 0 for offset in offsets.values()):
         raise UsageError(f'{option} takes earliest, latest or JSON such as {{"orders": {{"0": 17}}}}, not \'{text}\'')
     return offsets
+
+
+def parse_times(text: str, option: str) -> dict[TopicPartition, int]:
+    """Read JSON with milliseconds since 1970 by topic and partition.  Raises UsageError."""
+    try:
+        times = from_document(json.loads(text))
+    except (ValueError, AttributeError, TypeError):
+        times = {}
+    if not times or any(type(time) is not int or time < 0 for time in times.values()):
+        raise UsageError(f'{option} takes JSON such as {{"orders": {{"0": 1793491200000}}}}, not \'{text}\'')
+    return times
+
+
+def task_offsets(widths: Iterable[int], offsets_max: int | None, tasks_min: int | None) -> int | None:
+    """Return the greatest number of offsets of a task, so that there are `tasks_min` tasks; None for any number."""
+    total = sum(widths)
+    if tasks_min is None or not total:
+        return offsets_max
+    share = -(-total // tasks_min)
+    return share if offsets_max is None else min(share, offsets_max)
 
 
 def limited(start: Offsets, latest: Offsets, offsets_max: int) -> dict[TopicPartition, int]:

@@ -3,7 +3,8 @@
 int, long, float, double, boolean, string, bytes, arrays, maps, records, date, timestamp-millis, timestamp-micros and
 decimal are the columns of these kinds; enum and uuid are strings, fixed is binary, and other logical types are the
 type under them.  A union with null is the other type, which may be null, as every column may.  Another union is a
-struct with a field for each of its types, one of which is set.  What is always null has no column.
+struct with a field for each of its types, one of which is set.  What is always null has no column.  A record within
+itself, as in a tree, is a string with its JSON.
 
 Types have to be prepared before values are read: logical types without a column are removed, and in a union of several
 types each becomes a record with one field, which has the same bytes and is read as the struct.
@@ -131,10 +132,19 @@ def column_of(parsed: Any, named: dict[str, Any], path: str) -> Type:
     return found
 
 
+def is_recursive(parsed: Any, named: dict[str, Any]) -> bool:
+    """Return whether a record is within itself in a schema as fastavro parses it.  Raises UsageError."""
+    columns = _Columns(named, "the value")
+    columns.column_of(parsed, "", frozenset())
+    return columns.is_recursive
+
+
 class _Columns:
     """The columns of one schema."""
 
     def __init__(self, named: dict[str, Any], name: str) -> None:
+        self.is_recursive = False
+        """Whether a record is within itself, as text of JSON."""
         self._named = named
         self._count = TypeCount(name)
 
@@ -168,7 +178,8 @@ class _Columns:
                 return None if value is None else MapOf(value)
             case "record" | "error":
                 if schema["name"] in within:
-                    raise UsageError(f"the Avro schema is recursive at {path}, which columns cannot be")
+                    self.is_recursive = True
+                    return "string"
                 inner = within | {schema["name"]}
                 fields = [
                     (field["name"], self.column_of(field["type"], f"{path}.{field['name']}", inner))

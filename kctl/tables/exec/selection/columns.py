@@ -126,14 +126,24 @@ CHANGE_FIELD = pa.field(CHANGE, pa.string())
 KEY_ID_FIELD = pa.field(KEY_ID, pa.binary())
 
 
+VALID_FROM, VALID_TO, IS_CURRENT = "valid_from", "valid_to", "is_current"
+VERSION_FIELDS = [
+    pa.field(VALID_FROM, TIMESTAMP),
+    pa.field(VALID_TO, TIMESTAMP),
+    pa.field(IS_CURRENT, pa.bool_()),
+]
+"""Columns of tables with earlier versions of rows; see kctl.tables.upserts.history."""
+
+
 def changes_schema(of_rows: pa.Schema) -> pa.Schema:
     """Return the columns of a file with changes of rows that have these columns."""
     return pa.schema([*state_schema(of_rows), CHANGE_FIELD, KEY_ID_FIELD])
 
 
-def state_schema(of_changes: pa.Schema) -> pa.Schema:
-    """Return the columns of the rows that changes result in."""
-    return pa.schema([field for field in of_changes if field.name not in {CHANGE, KEY_ID}])
+def state_schema(of_changes: pa.Schema, *, has_versions: bool = False) -> pa.Schema:
+    """Return the columns of the rows that changes result in; `has_versions` with those of --history."""
+    fields = [field for field in of_changes if field.name not in {CHANGE, KEY_ID}]
+    return pa.schema([*fields, *(VERSION_FIELDS if has_versions else [])])
 
 
 REASON = pa.field("reason", pa.string())

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 
 from kctl.admin.records.where import parse_where
 from kctl.errors import UsageError
 from kctl.limits import EXPORT_COLUMNS_MAX
-from kctl.tables.exec.schema.column_types import Columns, is_column_name
+from kctl.tables.exec.schema.column_types import Columns, Struct, Type, is_column_name, raw_name
 from kctl.tables.exec.selection.partitioning import Partitioning
-from kctl.tables.exec.selection.row_filter import type_of, typed
+from kctl.tables.exec.selection.row_filter import RECORD_TYPES, type_of, typed
 
 HEADERS = "headers"
 _COLUMN = re.compile(r"[^\s,.]+(\.[^\s,.]+)*")
+_WILDCARDS = frozenset("*?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +23,7 @@ class RowSelection:
     """The options --select and --where.  Raises UsageError."""
 
     select: tuple[str, ...] = ()
-    """Columns beside topic, partition and offset; empty: all."""
+    """Columns beside topic, partition and offset, or patterns with * and ? for a part of a name; empty: all."""
     where: str = ""
     """A condition of kctl.admin.records.conditions on columns; empty: all records."""
 
@@ -37,14 +39,42 @@ class RowSelection:
         if self.where:
             typed(parse_where(self.where), columns)
         for name in self.select:
-            if name != HEADERS:
+            if _WILDCARDS & set(name):
+                self._check_pattern(name, columns)
+            elif name != HEADERS:
                 type_of(tuple(name.split(".")), columns, "--select")
             elif not include_headers:
                 raise UsageError("--select: headers requires --include-headers")
-        for source in partition_by.sources if self.select else ():
-            if not any(f"{source}.".startswith(f"{name}.") for name in self.select):
+        for source in partition_by.sources:
+            if not self.has(source):
                 raise UsageError(f"--select leaves out {source}, which --partition-by needs: add it")
 
+    @staticmethod
+    def _check_pattern(pattern: str, columns: Columns) -> None:
+        first, *rest = pattern.split(".")
+        types = {"key": columns.key.type, "value": columns.value.type, **RECORD_TYPES}
+        if not any(fnmatchcase(name, first) and _has_match(rest, type_) for name, type_ in types.items()):
+            raise UsageError(f"--select: no column matches {pattern}")
+
+    def has(self, path: str) -> bool:
+        """Return whether a column is selected, itself or in one that is."""
+        parts = path.split(".")
+        return not self.select or parts[0] in IDENTITY or any(_is_above(name.split("."), parts) for name in self.select)
+
+
+def _is_above(patterns: list[str], parts: list[str]) -> bool:
+    return len(patterns) <= len(parts) and all(map(fnmatchcase, parts, patterns))
+
+
+def _has_match(patterns: list[str], type_: Type) -> bool:
+    if not patterns:
+        return True
+    fields = type_.fields if isinstance(type_, Struct) else ()
+    return any(fnmatchcase(name, patterns[0]) and _has_match(patterns[1:], field) for name, field in fields)
+
+
+IDENTITY = frozenset({"topic", "partition", "offset", "incarnation", raw_name("key"), raw_name("value")})
+"""Columns that exports always have."""
 
 ALL_ROWS = RowSelection()
 

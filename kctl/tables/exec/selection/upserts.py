@@ -26,6 +26,8 @@ CHANGE = "change"
 KEY_ID = "key_id"
 """The column of changes with the key as bytes, equal for equal keys; the state does not have it."""
 TIMESTAMP = "timestamp"
+VERSION_COLUMNS = {"valid_from": "timestamp", "valid_to": "timestamp", "is_current": "boolean"}
+"""With --history; see kctl.tables.exec.selection.columns."""
 KEY_TYPES = frozenset({BINARY, STRING, "boolean", "int32", "int64", "date", "timestamp"})
 """Types of which equal values have equal texts; decimals too."""
 ORDER_TYPES = frozenset({STRING, "int32", "int64", "float", "double", "date", "timestamp"})
@@ -44,11 +46,15 @@ class UpsertOptions:
     Empty: the record with the highest offset.
     """
     changes: ChangeFormat = ChangeFormat.NONE
+    history: bool = False
+    """Whether the table keeps earlier rows of keys too, with the times from and to which they were current."""
 
     def __post_init__(self) -> None:
         for name in (*self.keys, *([self.order_by] if self.order_by else [])):
             if not all(name.split(".")) or set(name) & set(" ,\t\n"):
                 raise UsageError(f"'{name}' is not the name of a field of the value, such as id or customer.id")
+        if self.history and self.order_by:
+            raise UsageError("--history and --order-by exclude each other: versions follow each other by offset")
         if len(set(self.keys)) < len(self.keys):
             raise UsageError("--key-fields has a field twice")
 

@@ -80,6 +80,10 @@ class Files(Protocol):
         """Return the size of the file in bytes; None if it does not exist."""
         ...
 
+    def modified_ms(self, path: str) -> int | None:
+        """Return when the file was written, in milliseconds since 1970; None if it does not exist."""
+        ...
+
     def read(self, path: str) -> bytes:
         """Return all bytes of the file.  Raises FileNotFoundError."""
         ...
@@ -169,6 +173,13 @@ class DiskFiles:
         try:
             return os.path.getsize(self._at(path))
         except FileNotFoundError:
+            return None
+
+    def modified_ms(self, path: str) -> int | None:
+        """Return the time of the last modification."""
+        try:
+            return os.stat(self._at(path)).st_mtime_ns // 1_000_000
+        except (FileNotFoundError, NotADirectoryError):
             return None
 
     def read(self, path: str) -> bytes:

@@ -94,6 +94,15 @@ class ObjectFiles:
         except FileNotFoundError:
             return None
 
+    def modified_ms(self, path: str) -> int | None:
+        """Return when the object was written, as the store says."""
+        checked(path, self._url)
+        try:
+            with self._failures(f"read {path}"):
+                return round(obstore.head(self._store, path)["last_modified"].timestamp() * 1000)
+        except FileNotFoundError:
+            return None
+
     def read(self, path: str) -> bytes:
         """Return all bytes of the object.  Raises FileNotFoundError."""
         checked(path, self._url)

@@ -21,7 +21,9 @@ from kctl.errors import KctlError
 from kctl.limits import Subject, bound
 from kctl.tables.exec.file_task import FileTask
 from kctl.tables.exec.outcome import OTHER_REASONS, REASONS_MAX, WrittenFile
+from kctl.tables.exec.selection.column_layout import PLAIN_LAYOUT
 from kctl.tables.exec.selection.columns import CALENDAR_US
+from kctl.tables.exec.selection.laid_out import laid_out, laid_out_schema, sort_paths
 from kctl.tables.exec.selection.partitioning import HOUR, HOUR_US, Partitioning, Values
 from kctl.tables.exec.selection.transforms import Term
 from kctl.tables.exec.targets.files import Files
@@ -160,7 +162,10 @@ class Outputs:
         self._files = files
         self._task = task
         self.schema = schema
-        """The columns of the files."""
+        """The columns of the records; those of the files may have other names, see FileTask.layout."""
+        layout = PLAIN_LAYOUT if task.upsert else task.layout
+        self._columns = laid_out_schema(schema, layout)
+        self._sort_by = sort_paths(self._columns, layout)
         self._metadata = metadata
         self._open: dict[str, ParquetFile] = {}
         self._values: dict[str, Values] = {}
@@ -176,7 +181,7 @@ class Outputs:
                 unplaced.append(Unplaced(part.column("offset"), reason))
                 continue
             self._values[path] = values
-            self._file(path).add(part)
+            self._file(path).add(laid_out(part, self._columns))
             self.records += part.num_rows
         while sum(parquet.gathered_bytes for parquet in self._open.values()) > GATHERED_BYTES_MAX:
             self._flush_largest()
@@ -249,9 +254,10 @@ class Outputs:
         if path not in self._open:
             self._open[path] = ParquetFile(
                 partial(self._files.scratch, path),
-                schema=self.schema,
+                schema=self._columns,
                 compression=self._task.compression,
                 metadata=self._metadata,
+                sort_by=self._sort_by,
             )
         return self._open[path]
 

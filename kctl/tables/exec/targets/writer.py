@@ -12,7 +12,10 @@ import pyarrow.parquet as pq
 
 from kctl.errors import KctlError
 from kctl.tables.exec.schema.arrow_types import VARIANT_TYPE, leaf_paths
+from kctl.tables.exec.selection.column_layout import DECODED
+from kctl.tables.exec.selection.laid_out import source_of
 from kctl.tables.exec.targets.damage import damage_as_arrow_error
+from kctl.tables.exec.targets.sorted_rows import Runs, SortPaths, in_order
 from kctl.tables.exec.targets.variant_footer import UnknownFooter, annotated
 
 ROW_GROUP_BYTES = 64 << 20
@@ -35,10 +38,11 @@ class ParquetFile:
         compression: str,
         metadata: dict[str, str],
         level: int | None = None,
+        sort_by: SortPaths = (),
     ) -> None:
         """`open_path` returns the path when the first row group is written; `metadata` goes into the file's footer.
 
-        `level` is that of the codec, by default the one in LEVELS.
+        `level` is that of the codec, by default the one in LEVELS.  `sort_by` are the columns by which rows are sorted.
         """
         self.path: Path | None = None
         """None until the file is opened."""
@@ -52,6 +56,8 @@ class ParquetFile:
         self._level = LEVELS.get(compression) if level is None else level
         self._metadata = metadata
         self._writer: pq.ParquetWriter | None = None
+        self._sort_by = sort_by
+        self._runs = Runs(sort_by) if sort_by else None
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Append records; their buffers stay referenced until their row group is written."""
@@ -65,8 +71,10 @@ class ParquetFile:
 
     def finish(self, metadata: dict[str, str]) -> Path:
         """Write the last row group and the footer; `metadata` is added to that of `__init__`.  Return the path."""
+        if self._runs is not None:
+            self._write_sorted(self._runs)
         if self._batches:
-            self.flush()
+            self._write_group()
         path, writer = self._opened()
         writer.add_key_value_metadata(metadata)
         writer.close()
@@ -77,11 +85,38 @@ class ParquetFile:
     def abandon(self) -> None:
         """Close an incomplete file."""
         self._batches.clear()
+        if self._runs is not None:
+            self._runs.close()
         if self._writer:
             self._writer.close()
 
     def flush(self) -> None:
-        """Write a row group of the records added since the last one."""
+        """Write a row group of the records added since the last one, or set them aside until all are sorted."""
+        if self._runs is None:
+            self._write_group()
+            return
+        rows = pa.Table.from_batches(self._batches, self._schema)
+        path, _ = self._opened()
+        self._runs.add(rows, path.parent)
+        self._batches.clear()
+        self.gathered_bytes = 0
+
+    def _write_sorted(self, runs: Runs) -> None:
+        """Write the row groups of a sorted file but the last one."""
+        if runs.is_empty:
+            rows = pa.Table.from_batches(self._batches, self._schema)
+            self._batches = in_order(rows, self._sort_by).combine_chunks().to_batches()
+            return
+        if self._batches:
+            self.flush()
+        for part in runs.merged():
+            self._batches += part.to_batches()
+            self.gathered_bytes += part.nbytes
+            if self.gathered_bytes >= ROW_GROUP_BYTES:
+                self._write_group()
+        runs.close()
+
+    def _write_group(self) -> None:
         table = pa.Table.from_batches(self._batches, self._schema)
         self._opened()[1].write_table(table, row_group_size=table.num_rows)
         self._batches.clear()
@@ -107,8 +142,10 @@ def _typed_leaves(schema: pa.Schema) -> list[str]:
 
     The values of variants get none, as undecoded values.
     """
-    typed = [schema.field(name) for name in ("key", "value") if name in schema.names]
-    nested = [path for field in typed if pa.types.is_nested(field.type) for path in leaf_paths(field)]
+    typed = [field for field in schema if source_of(field)[0] in DECODED]
+    nested = [
+        path for field in typed if source_of(field)[1:] or pa.types.is_nested(field.type) for path in leaf_paths(field)
+    ]
     variants = {f"{field.name}.value" for field in typed if field.type == VARIANT_TYPE}
     return [path for path in nested if path not in variants]
 
