@@ -213,5 +213,5 @@ def ranges_for_unsupported(release: str | None, advertised: list[ApiVersion]) ->
     return [api for api in advertised if api.api_key == API_VERSIONS_KEY]
 
 
-def _intersect(one: range, other: range) -> range:
-    return range(max(one.start, other.start), min(one.stop, other.stop))
+def _intersect(served: range, limit: range) -> range:
+    return range(max(served.start, limit.start), min(served.stop, limit.stop))
