@@ -213,5 +213,5 @@ def ranges_for_unsupported(release: str | None, advertised: list[ApiVersion]) ->
     return [api for api in advertised if api.api_key == API_VERSIONS_KEY]
 
 
-def _intersect(first: range, second: range) -> range:
-    return range(max(first.start, second.start), min(first.stop, second.stop))
+def _intersect(served: range, limit: range) -> range:
+    return range(max(served.start, limit.start), min(served.stop, limit.stop))

@@ -105,7 +105,8 @@ class ProduceHandler:
         self, request: ProduceRequest, context: RequestContext
     ) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
         """Serve one request: return the response, an awaitable of it, or None for acks=0."""
-        self._set_names(request, context)
+        if context.api_version >= FIRST_VERSION_WITH_IDS:
+            self._set_names(request)
         refusal = _refusal_of_transaction(request, context)
         if refusal is not None:
             return self._refuse_all(request, refusal)
@@ -124,17 +125,17 @@ class ProduceHandler:
 
         Its records are not overwritten, so that they are not copied.
         """
-        self._set_names(request, context)
+        if context.api_version >= FIRST_VERSION_WITH_IDS:
+            self._set_names(request)
         refusal = _refusal_of_transaction(request, context)
         if refusal is not None:
             return self._refuse_all(request, refusal)
         appends = _Appends(request, context, are_records_kept=True)
         return await self._append_sliced(appends, _slices(request.topic_data))
 
-    def _set_names(self, request: ProduceRequest, context: RequestContext) -> None:
-        if context.api_version >= FIRST_VERSION_WITH_IDS:
-            for topic in request.topic_data:
-                topic.name = self._metadata.name_or_placeholder(topic.topic_id)
+    def _set_names(self, request: ProduceRequest) -> None:
+        for topic in request.topic_data:
+            topic.name = self._metadata.name_or_placeholder(topic.topic_id)
 
     async def _append_sliced(
         self, appends: _Appends, slices: Iterable[Sequence[TopicProduceData]]
@@ -347,7 +348,7 @@ class ProduceHandler:
             raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS)
         if topic in INTERNAL_TOPICS and appends.context.client_id != INTERNAL_WRITER:
             raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION)
-        if is_placeholder(topic):
+        if appends.context.api_version >= FIRST_VERSION_WITH_IDS and is_placeholder(topic):
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
         return self._replicas.partition(topic, index)
 

@@ -303,11 +303,11 @@ def _response(
         results.append(result)
     rest = iter(results)
     response = ProduceResponse(responses=[])
+    at = 0
     for name, count in request[7]:
-        topic = TopicProduceResponse(partition_responses=[next(rest) for _ in range(count)])
+        topic = TopicProduceResponse(name=request[8][at][0], partition_responses=[next(rest) for _ in range(count)])
         if request[0] >= FIRST_VERSION_WITH_IDS:
             topic.topic_id = UUID(bytes=name)
-        else:
-            topic.name = name.decode()
         response.responses.append(topic)
+        at += count
     return response
