@@ -18,19 +18,19 @@ from kctl.records.header import Record
 from tests.integration.broker.test_every_version import on_connection
 from tests.peers.kctl_broker import KctlBroker
 
-TOPIC = "topic-with-id"
+TOPIC, OTHER = "topic-with-id", "other-topic-with-id"
 BATCH = build_batch([Record(0, 1_600_000_000_000, b"k", b"v")])
 PRODUCE_VERSION, FETCH_VERSION = 13, 18
 
 
-async def create(connection: AsyncioConnection) -> UUID:
-    topic = CreatableTopic(name=TOPIC, num_partitions=1, replication_factor=1, assignments=[], configs=[])
+async def create(connection: AsyncioConnection, name: str = TOPIC) -> UUID:
+    topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1, assignments=[], configs=[])
     request = CreateTopicsRequest(topics=[topic], timeout_ms=10_000)
     response: Any = await connection.send(request, CreateTopicsResponse, version=7)
     assert response.topics[0].error_code == ErrorCode.NONE
     by_id = MetadataRequest(topics=[MetadataRequestTopic(name=None, topic_id=response.topics[0].topic_id)])
     described: Any = await connection.send(by_id, MetadataResponse, version=13)
-    assert [(topic.name, topic.error_code) for topic in described.topics] == [(TOPIC, ErrorCode.NONE)]
+    assert [(topic.name, topic.error_code) for topic in described.topics] == [(name, ErrorCode.NONE)]
     topic_id: UUID = response.topics[0].topic_id
     return topic_id
 
@@ -63,8 +63,8 @@ def errors_of(response: FetchResponse) -> dict[UUID, int]:
     return {topic.topic_id: partition.error_code for topic in response.responses for partition in topic.partitions}
 
 
-async def delete(connection: AsyncioConnection) -> None:
-    topics = [DeleteTopicState(name=TOPIC, topic_id=ZERO_UUID)]
+async def delete(connection: AsyncioConnection, name: str = TOPIC) -> None:
+    topics = [DeleteTopicState(name=name, topic_id=ZERO_UUID)]
     request = DeleteTopicsRequest(topics=topics, timeout_ms=10_000)
     response: Any = await connection.send(request, DeleteTopicsResponse, version=6)
     assert response.responses[0].error_code == ErrorCode.NONE
@@ -97,5 +97,22 @@ def test_the_id_of_a_deleted_topic_neither_writes_nor_reads_the_topic_of_its_nam
         mixed = await fetch(connection, session=(by_name.session_id, 1))
         assert mixed.error_code == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
         await delete(connection)
+
+    on_connection(broker, play)
+
+
+def test_the_last_topic_of_a_fetch_that_waits_may_have_no_partitions(broker: KctlBroker) -> None:
+    async def play(connection: AsyncioConnection) -> None:
+        ids = [await create(connection, name) for name in (TOPIC, OTHER)]
+        partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1)
+        topics = [
+            FetchTopic(topic_id=topic_id, topic="", partitions=partitions)
+            for topic_id, partitions in zip(ids, ([partition], []), strict=True)
+        ]
+        request = FetchRequest(max_wait_ms=1, min_bytes=1, topics=topics, session_id=0, session_epoch=-1)
+        response: FetchResponse = await connection.send(request, FetchResponse, version=FETCH_VERSION)
+        assert (response.error_code, errors_of(response)) == (ErrorCode.NONE, {ids[0]: ErrorCode.NONE})
+        await delete(connection)
+        await delete(connection, OTHER)
 
     on_connection(broker, play)
