@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa
 from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from cryptography.hazmat.primitives.serialization import (
@@ -26,10 +27,17 @@ from cryptography.hazmat.primitives.serialization.pkcs12 import load_key_and_cer
 from cryptography.x509 import Certificate, load_der_x509_certificate, load_pem_x509_certificates
 
 from kctl.errors import KctlError
-
-if TYPE_CHECKING:
-    from jks import KeyStore
 from kctl.limits import Subject, bound
+from kctl.security.java_key_stores import (
+    JCEKS,
+    JKS,
+    DamagedStore,
+    JavaKeyStore,
+    WrongPassword,
+    decrypt_jceks_key,
+    decrypt_jks_key,
+    read_java_key_store,
+)
 
 KEY_DERIVATION_ITERATIONS_MAX = bound(
     Subject.CONNECTIONS,
@@ -150,7 +158,10 @@ def _elements(data: bytes, position: int, end: int, depth: int) -> tuple[tuple[_
 
 
 _PEM_MARK = b"-----BEGIN "
-_JKS_MARKS = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
+_JKS_MARKS = (JKS, JCEKS)
+_JKS_PROTECTION = bytes.fromhex("2b060104012a02110101")
+_JCEKS_PROTECTION = bytes.fromhex("2b060104012a021301")
+"""Object identifiers of Sun's protections of keys: 1.3.6.1.4.1.42.2.17.1.1 and 1.3.6.1.4.1.42.2.19.1."""
 _PKCS12_MARK = b"\x30"
 _PEM_KEY = re.compile(r"-----BEGIN ([A-Z0-9 ]*PRIVATE KEY)-----.*?-----END \1-----", re.DOTALL)
 _PEM_BLOCK = re.compile(r"(-----BEGIN ([A-Z0-9 ]+)-----)([A-Za-z0-9+/=\s]+)(-----END \2-----)")
@@ -307,42 +318,50 @@ def _pkcs12_certificates(data: bytes, password: str | None) -> tuple[Certificate
     return tuple(entry for entry in (certificate, *others) if entry is not None)
 
 
-def _load_jks(data: bytes, password: str | None) -> KeyStore:
+def _load_jks(data: bytes, password: str | None) -> JavaKeyStore:
     try:
-        import jks  # noqa: PLC0415 - from an extra
-    except ImportError:
-        raise KeyStoreError(
-            "is a JKS file, which requires an extra: pip install 'kctl-kafka[jks]', or convert the file with "
-            "keytool -importkeystore -deststoretype pkcs12"
-        ) from None
-    try:
-        return jks.KeyStore.loads(data, password, try_decrypt_keys=False)
-    except jks.util.KeystoreSignatureException:
+        return read_java_key_store(data, password)
+    except WrongPassword:
         raise KeyStoreError("the password is wrong or the file is damaged: correct the password") from None
-    except Exception as error:
-        raise KeyStoreError(f"is damaged ({_first_line(error)}): {_NEW_FILE}") from None
+    except DamagedStore as error:
+        raise KeyStoreError(f"is damaged ({error}): {_NEW_FILE}") from None
 
 
 def _jks_key_pair(data: bytes, store_password: str | None, key_password: str | None) -> KeyPair:
-    entries = list(_load_jks(data, store_password).private_keys.values())
-    if not entries:
+    keys = _load_jks(data, store_password).keys
+    if not keys:
         raise KeyStoreError("has no private key: name the key store, not the trust store")
-    entry = entries[0]
-    _check_derivations(entry._encrypted, "the private key")  # noqa: SLF001 - pyjks derives the key when it returns it
+    encrypted, chain = keys[0]
+    _check_derivations(encrypted, "the private key")
     try:
-        entry.decrypt(key_password)
-        key = load_der_private_key(entry.pkey_pkcs8, None)
-    except Exception:
+        key = load_der_private_key(_decrypted(encrypted, key_password or ""), None)
+    except (ValueError, IndexError, TypeError, UnsupportedAlgorithm):
         raise KeyStoreError("the private key cannot be decrypted: correct ssl.key.password") from None
-    return _matching(key, [load_der_x509_certificate(der) for _, der in entry.cert_chain])
+    return _matching(key, _x509(chain))
+
+
+def _decrypted(encrypted: bytes, password: str) -> bytes:
+    """Return the PKCS8 key of an EncryptedPrivateKeyInfo in a store of Java.  Raises ValueError and IndexError."""
+    (whole,), _ = _elements(encrypted, 0, len(encrypted), 0)
+    algorithm, content = whole.children
+    if algorithm.children[0].content == _JKS_PROTECTION:
+        return decrypt_jks_key(content.content, password)
+    if algorithm.children[0].content == _JCEKS_PROTECTION:
+        salt, iterations = algorithm.children[1].children
+        return decrypt_jceks_key(
+            content.content, password, salt=salt.content, iterations=int.from_bytes(iterations.content)
+        )
+    raise ValueError("an unknown protection")
 
 
 def _jks_certificates(data: bytes, password: str | None) -> tuple[Certificate, ...]:
     store = _load_jks(data, password)
-    encoded = [entry.cert for entry in store.certs.values()]
-    encoded += [entry.cert_chain[0][1] for entry in store.private_keys.values()]
+    return _x509([*store.certificates, *(key.chain[0] for key in store.keys if key.chain)])
+
+
+def _x509(encoded: Iterable[bytes]) -> tuple[Certificate, ...]:
     try:
-        return tuple(load_der_x509_certificate(der) for der in encoded)
+        return tuple(map(load_der_x509_certificate, encoded))
     except ValueError as error:
         raise KeyStoreError(f"has a damaged certificate ({_first_line(error)}): {_NEW_FILE}") from None
 
