@@ -471,7 +471,7 @@ def test_the_overviews_of_a_list_are_freed_in_slices(monkeypatch: pytest.MonkeyP
     async def main(loop: SimLoop) -> None:
         host = await TransactionsHost(loop).start()
 
-        async def overviews(*_: object) -> tuple[ErrorCode, list[str], list[TransactionOverview]]:
+        async def overviews(*_: object, **__: object) -> tuple[ErrorCode, list[str], list[TransactionOverview]]:
             found = [CountedOverview(f"id-{number}", number, TransactionState.EMPTY) for number in range(count)]
             return ErrorCode.NONE, [], list(found)
 

@@ -41,6 +41,8 @@ TOPIC = "orders"
 PARTITIONS = 5
 BROKERS = 3
 SECONDS = 30
+WITH_NAMES: dict[type, int] = {OffsetCommitRequest: 8, OffsetFetchRequest: 7}
+"""Versions of members of classic groups, with names of topics."""
 GROUPS = ("g", "another group")
 MEMBERS = ("a", "b", "c", "d")
 STATIC = "d"
@@ -242,7 +244,9 @@ class Member:
         async def call(connection: Connection) -> T:
             started = self._run.loop.time()
             try:
-                response = await connection.send(request, response_class, timeout_ms=RESPONSE_S_MAX * 1000)
+                response = await connection.send(
+                    request, response_class, version=WITH_NAMES.get(type(request)), timeout_ms=RESPONSE_S_MAX * 1000
+                )
             except ConnectionLost:
                 assert self._run.loop.time() - started < RESPONSE_S_MAX, f"{request} was never answered"
                 raise
@@ -341,7 +345,7 @@ class Run:
             request = OffsetFetchRequest(group_id=group_id, topics=topics, require_stable=True)
 
             async def call(connection: Connection, request: OffsetFetchRequest = request) -> OffsetFetchResponse:
-                response = await connection.send(request, OffsetFetchResponse)
+                response = await connection.send(request, OffsetFetchResponse, version=WITH_NAMES[OffsetFetchRequest])
                 raise_for(response.error_code)
                 return response
 

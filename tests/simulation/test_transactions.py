@@ -294,7 +294,7 @@ class Run:
         request = OffsetFetchRequest(group_id=group, topics=topics, require_stable=require_stable)
 
         async def call(connection: Connection) -> int:
-            response = await connection.send(request, OffsetFetchResponse)
+            response = await connection.send(request, OffsetFetchResponse, version=7)  # The last one with one group.
             raise_for(response.error_code)
             (reply,) = response.topics[0].partitions
             raise_for(reply.error_code)

@@ -108,7 +108,7 @@ def _describe(
     run: Invocation, groups: Iterable[GroupDescription], show: str, compat: str, *, verbose: bool
 ) -> ExitStatus:
     """Print the output of --describe; `show` selects offsets, members or state."""
-    groups = [texts.as_in_28(group) for group in groups] if compat == KAFKA_28 else list(groups)
+    groups = [texts.as_in(compat, group) for group in groups]
     if reason := texts.failure_of(groups):
         run.console.verbatim(f"\nError: Executing consumer group command failed due to {reason}\n")
         return ExitStatus.FAILED

@@ -243,9 +243,9 @@ def _replicas_elsewhere(image: Image, planned: MigrationPlan) -> list[str]:
     lost, others = partitions_elsewhere(image, brokers)
     if lost:
         raise UsageError(
-            f"{counted(len(lost), 'partition')} have no in-sync replica on a broker of the plan, such as {lost[0]}: "
+            f"no in-sync replica of {counted(len(lost), 'partition')} is on a broker of the plan, such as {lost[0]}: "
             "start 4.x, and move them to these brokers ('kctl cluster remove-broker ID' for each added one)"
         )
     if not others:
         return []
-    return [f"{counted(len(others), 'partition')} have replicas on brokers that were added on 4.x, such as {others[0]}"]
+    return [f"replicas on brokers added on 4.x: of {counted(len(others), 'partition')}, such as {others[0]}"]

@@ -7,6 +7,7 @@ in one callback.  Not counted are constructors of dataclasses, the standard libr
 from __future__ import annotations
 
 import asyncio
+import itertools
 import sys
 import sysconfig
 from collections.abc import Iterator
@@ -83,8 +84,8 @@ def kind_of(file: str) -> Kind:
 
 def frame(api: Api, long: Place) -> bytes:
     """The request as a frame without its length."""
-    version = api.served[-1]
-    for count in ELEMENTS:
+    # Tagged fields, of which newer versions have more, are few in any request.
+    for version, count in itertools.product(reversed(api.served), ELEMENTS):
         request = message(api.request, version, long, count)
         with suppress(MalformedRequest):
             codec.decode(api.request, codec.encode_bytes(request, version), version)

@@ -137,11 +137,12 @@ def state(compat: str, group: GroupDescription, coordinator_id: int, *, verbose:
     return "\n" + "".join(_line(cells, widths) + "\n" for cells in table)
 
 
-def as_in_28(group: GroupDescription) -> GroupDescription:
-    """Return the group as a 2.8 tool describes it: groups of newer types, and those that Kafka 4 reports as missing, do
-    not exist.
+def as_in(compat: str, group: GroupDescription) -> GroupDescription:
+    """Return the group as the tool of a version describes it: to older ones, those that only Kafka 4 reports as missing
+    or of another type do not exist, nor do those of newer types to 2.8.
     """
-    if group.type in {"", CLASSIC} and group.refusal is None:
+    is_known = compat == KAFKA_4 or group.refusal is None
+    if is_known and (compat != KAFKA_28 or group.type in {"", CLASSIC}):
         return group
     return GroupDescription(outcome_of(group.outcome.name, ErrorCode.GROUP_ID_NOT_FOUND))
 
