@@ -73,7 +73,7 @@ IMITATIONS = {
     "topics create": Imitation("topics:create_topics"),
     "topics describe": Imitation(
         "topics:describe_topics",
-        f"{HELP}  Internal topics are included; the columns Elr and LastKnownElr of kafka-3 and kafka-4 are N/A.",
+        f"{HELP}  Internal topics are included.",
     ),
     "topics list": Imitation("topics:list_topics", f"{HELP}  Internal topics are included."),
 }

@@ -12,6 +12,7 @@ from kctl.client.outcome import Outcome
 from kctl.commands.compat.registration import Call
 from kctl.commands.compat.texts import formatters
 from kctl.commands.compat.texts import topics as texts
+from kctl.commands.compat.texts.java import KAFKA_28
 from kctl.commands.frame.exit_status import ExitStatus
 from kctl.commands.frame.options.parameters import with_groups
 from kctl.commands.topics.describe import select_topics, topic_filters
@@ -78,7 +79,9 @@ def describe_topics(*, call: Call, names: list[str] | None, options: FilterOptio
         if filters.has_overrides:
             text = texts.with_overrides(described, entries, ongoing)
         else:
-            text = texts.described(call.version, described, entries, ongoing, selected)
+            names_of_topics = [topic.name for topic in described]
+            eligible = {} if call.version == KAFKA_28 else await operations.eligible_leaders(client, names_of_topics)
+            text = texts.described(call.version, described, entries, ongoing, selected, eligible)
         return [topic for topic in topics if topic not in described], text, bool(selected)
 
     failed, text, has_problems = run.on_cluster(query)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from kctl.admin.placement.reassignment import Ongoing
 from kctl.admin.topics.configs import ConfigEntry
+from kctl.admin.topics.topics import EligibleLeaders
 from kctl.client.metadata import Partition, Topic
 from kctl.commands.compat.texts.java import KAFKA_3, KAFKA_28, java_order
 from kctl.model import NO_LEADER, TopicPartition, uuid_text
@@ -67,11 +68,13 @@ def described(
     configs: Mapping[str, Sequence[ConfigEntry]],
     ongoing: Mapping[TopicPartition, Ongoing],
     selected: Mapping[str, Sequence[int]] | None = None,
+    eligible: Mapping[TopicPartition, EligibleLeaders] | None = None,
 ) -> str:
     """Return the output of --describe; `selected` are the partitions that a filter selects, which come without topic
     lines.
 
-    `configs` are all properties of the topics, in the order of the response.
+    `configs` are all properties of the topics, in the order of the response.  `eligible` are the eligible leader
+    replicas, of brokers that return them.
     """
     by_name = {topic.name: topic for topic in topics}
     lines: list[str] = []
@@ -79,9 +82,10 @@ def described(
         if selected is None:
             lines.append(_topic_line(topic, configs.get(topic.name, ()), ongoing))
         lines += [
-            _partition_line(compat, topic.name, partition, ongoing.get(TopicPartition(topic.name, partition.partition)))
+            _partition_line(compat, topic.name, partition, ongoing.get(place), (eligible or {}).get(place))
             for partition in topic.partitions
             if selected is None or partition.partition in selected.get(topic.name, ())
+            for place in (TopicPartition(topic.name, partition.partition),)
         ]
     return "".join(f"{line}\n" for line in lines)
 
@@ -101,7 +105,9 @@ def _topic_line(topic: Topic, entries: Sequence[ConfigEntry], ongoing: Mapping[T
     return "\t".join(cells)
 
 
-def _partition_line(compat: str, name: str, partition: Partition, ongoing: Ongoing | None) -> str:
+def _partition_line(
+    compat: str, name: str, partition: Partition, ongoing: Ongoing | None, eligible: EligibleLeaders | None
+) -> str:
     cells = [
         "",
         f"Topic: {name}",
@@ -113,8 +119,8 @@ def _partition_line(compat: str, name: str, partition: Partition, ongoing: Ongoi
     if ongoing is not None:
         cells += [f"Adding Replicas: {_numbers(ongoing.adding)}", f"Removing Replicas: {_numbers(ongoing.removing)}"]
     if compat != KAFKA_28:
-        # Of brokers that do not return eligible leader replicas (KIP-966).
-        cells += ["Elr: N/A", "LastKnownElr: N/A"]
+        elr, last_known = ("N/A", "N/A") if eligible is None else map(_numbers, eligible)
+        cells += [f"Elr: {elr}", f"LastKnownElr: {last_known}"]
     return "\t".join(cells)
 
 
