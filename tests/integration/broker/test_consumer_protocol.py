@@ -158,6 +158,6 @@ def test_broker_says_that_it_serves_the_protocol(broker: KctlBroker) -> None:
         response = await connection.send(request, ApiVersionsResponse, version=3)
         await connection.close()
         newest = {entry.api_key: entry.max_version for entry in response.api_keys}
-        assert {key: newest.get(key) for key in (3, 8, 9, 16, 68, 69)} == {3: 12, 8: 9, 9: 9, 16: 5, 68: 1, 69: 1}
+        assert {key: newest.get(key) for key in (3, 8, 9, 16, 68, 69)} == {3: 13, 8: 10, 9: 10, 16: 5, 68: 1, 69: 1}
 
     asyncio.run(run())
