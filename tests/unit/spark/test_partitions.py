@@ -282,7 +282,8 @@ def test_tables_have_partitions_by_a_field(tmp_path: Path, field: str) -> None:
 
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
-WHOLE = st.integers(-(2**63), 2**63 - 1)
+WHOLE = st.integers(-(2**63) + 2, 2**63 - 1)
+"""Of smaller ones, what they are truncated to may be no number of 64 bits."""
 DAYS = st.dates(datetime(1, 1, 1, tzinfo=UTC).date())
 TIMES = st.datetimes(datetime(1, 1, 1), datetime(9999, 12, 31), timezones=st.just(UTC))  # noqa: DTZ001 - of hypothesis
 
