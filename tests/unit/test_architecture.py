@@ -144,6 +144,7 @@ def test_packages_have_few_entries() -> None:
     assert crowded <= LAYERS_AND_LISTS
 
 
+@pytest.mark.long
 def test_modules_that_call_themselves_pure_are_in_the_import_contract() -> None:
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     checked = {

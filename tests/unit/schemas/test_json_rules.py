@@ -173,6 +173,7 @@ def test_references_in_a_circle_end() -> None:
         parse_json_schema('{"definitions": {"a": {"$ref": "#/definitions/a"}}}', {}, normalizes=False)
 
 
+@pytest.mark.long
 def test_the_number_of_comparisons_has_a_bound() -> None:
     """Each level multiplies the comparisons of the next one by 16."""
 

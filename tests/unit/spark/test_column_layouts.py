@@ -79,6 +79,7 @@ def read(folder: Path, kind: TableKind) -> pa.Table:
 
 
 @KINDS
+@pytest.mark.long
 def test_fields_are_columns_with_names_of_the_template_and_sorted_in_each_file(tmp_path: Path, kind: TableKind) -> None:
     cluster = orders()
     table = TableOptions(kind=kind, layout=FLAT)
@@ -144,6 +145,7 @@ def test_iceberg_declares_the_order_and_keeps_partitions_hidden(tmp_path: Path) 
 
 
 @KINDS
+@pytest.mark.long
 def test_the_current_state_may_be_flat(tmp_path: Path, kind: TableKind) -> None:
     topic = CompactedTopic(seed=3)
     layout = ColumnLayout("v_{path}", (("key", "customer_id"),), ("value.name",))

@@ -25,6 +25,7 @@ def command(*words: str) -> list[str]:
     "words",
     [["export"], *(["tables", verb] for verb in ("verify", "status", "import", "compact", "maintain", "profile"))],
 )
+@pytest.mark.long
 def test_help_does_not_load_spark(words: list[str]) -> None:
     code = (
         "import sys\n"

@@ -113,6 +113,7 @@ def read_versions(
 
 @KINDS
 @pytest.mark.parametrize("seed", seeds(3))
+@pytest.mark.long
 def test_each_batch_leads_to_the_versions_of_the_topic(tmp_path: Path, table: TableOptions, seed: int) -> None:
     topic = LateTopic(seed)
     for count in (7, 1, 45, 0, 3):
@@ -251,6 +252,7 @@ def test_files_that_deltalake_has_merged_are_divided_again(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("kind", [TableKind.ICEBERG, TableKind.DELTA])
+@pytest.mark.long
 def test_files_with_earlier_versions_are_merged_and_get_later_columns(tmp_path: Path, kind: TableKind) -> None:
     table = table_of(kind, history=True)
     topic = LateTopic(seed=8)

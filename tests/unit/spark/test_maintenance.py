@@ -82,6 +82,7 @@ def done(steps: list[MaintainedStep]) -> dict[str, int]:
 
 
 @TABLES
+@pytest.mark.long
 def test_files_are_merged_and_what_was_replaced_is_removed(tmp_path: Path, kind: TableKind) -> None:
     cluster = exported(tmp_path, kind)
     before = data_files(tmp_path)

@@ -324,6 +324,7 @@ def _units_of(value: Any) -> int:
 SEVERAL = "day(timestamp),bucket(4,id),truncate(2,country)"
 
 
+@pytest.mark.long
 def test_tables_have_several_partitions(tmp_path: Path) -> None:
     """Late records go into the partitions of their time, and a compaction keeps the partitions."""
     import duckdb  # noqa: PLC0415
