@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import typer
@@ -341,18 +342,7 @@ def compact(
     )
     if not dry_run:
         run.consent(f"Merge the small files of {location}?")
-    try:
-        compacted = compact_export(request, open_files(location), SystemClock())
-    except PackageMissing as error:
-        run.console.fail("PACKAGE_MISSING", str(error))
-        return ExitStatus.FAILED
-    except DataLoss as error:
-        run.console.fail("DATA_LOSS", str(error))
-        return ExitStatus.UNMET
-    except (BrokenExportFolder, Locked, LostRace, UnknownFiles, NotCompactable) as error:
-        raise Refused(str(error)) from None
-    run.console.show(CompactedTable, compacted)
-    return ExitStatus.DONE
+    return _show_changes(run, CompactedTable, lambda: compact_export(request, open_files(location), SystemClock()))
 
 
 # `kctl tables maintain`.
@@ -423,8 +413,13 @@ def maintain(
     )
     if not dry_run:
         run.consent(f"Merge the files of {location}, and remove those that are not needed?")
+    return _show_changes(run, MaintainedStep, lambda: maintain_export(request, open_files(location), SystemClock()))
+
+
+def _show_changes(run: Invocation, row: type[NamedTuple], change: Callable[[], Sequence[NamedTuple]]) -> ExitStatus:
+    """Change the files of tables, and show a row for each change.  Raises Refused."""
     try:
-        steps = maintain_export(request, open_files(location), SystemClock())
+        changes = change()
     except PackageMissing as error:
         run.console.fail("PACKAGE_MISSING", str(error))
         return ExitStatus.FAILED
@@ -433,7 +428,7 @@ def maintain(
         return ExitStatus.UNMET
     except (BrokenExportFolder, Locked, LostRace, UnknownFiles, NotCompactable) as error:
         raise Refused(str(error)) from None
-    run.console.show(MaintainedStep, steps)
+    run.console.show(row, changes)
     return ExitStatus.DONE
 
 
