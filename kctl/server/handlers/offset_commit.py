@@ -26,9 +26,10 @@ from kctl.protocol.apis.offset_commit import (
 from kctl.security.acls import Operation, ResourceType
 from kctl.server.coordination.groups.actions import CommitOutcome
 from kctl.server.coordination.groups.config import ConsumerOffsetsInZooKeeper, GroupConfig
-from kctl.server.coordination.groups.coordinator import GroupCoordinator, Offsets, commit_sliced
+from kctl.server.coordination.groups.coordinator import GroupCoordinator
 from kctl.server.coordination.groups.events import CommitRequest
 from kctl.server.coordination.groups.offsets import OffsetAndMetadata
+from kctl.server.coordination.groups.offsets_writer import Offsets, commit_sliced
 from kctl.server.coordination.groups.rules.committing import java_length
 from kctl.server.coordination.ports import TopicNames
 from kctl.server.coordination.replies import Reply

@@ -23,9 +23,10 @@ from kctl.protocol.apis.txn_offset_commit import (
 )
 from kctl.security.acls import Operation, ResourceType
 from kctl.server.coordination.groups.actions import CommitOutcome
-from kctl.server.coordination.groups.coordinator import GroupCoordinator, Offsets, commit_sliced
+from kctl.server.coordination.groups.coordinator import GroupCoordinator
 from kctl.server.coordination.groups.events import TransactionalCommit
 from kctl.server.coordination.groups.offsets import OffsetAndMetadata
+from kctl.server.coordination.groups.offsets_writer import Offsets, commit_sliced
 from kctl.server.coordination.ports import TopicExistence
 from kctl.server.coordination.replies import Reply
 from kctl.server.loop.slices import Slices, started

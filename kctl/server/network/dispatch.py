@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import struct
 import weakref
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
@@ -32,6 +31,13 @@ from kctl.server.loop.slices import held, pause, release_message
 from kctl.server.loop.tasks import in_thread
 from kctl.server.network.connections.channel import KeepsFrame, PerformedReply, Reply, ThrottledReply
 from kctl.server.network.connections.outbox import Chunk
+from kctl.server.network.response_frames import (
+    decoded_response,
+    framed_response,
+    response_size,
+    sized_first,
+    sized_response,
+)
 from kctl.server.requests.context import EVERYTHING_ALLOWED, AccessControl, Peer, RequestContext
 from kctl.server.requests.quotas.accounts import EXEMPT_KEYS, FETCH_KEY, PRODUCE_KEY
 from kctl.server.requests.quotas.client_quotas import ClientQuotas
@@ -111,8 +117,6 @@ examined, because there are so many.
 """
 _OF_CONTROLLER = frozenset({4, 5, 6})
 """LeaderAndIsr, StopReplica and UpdateMetadata do not wait for long requests of clients."""
-_RESPONSE_PREFIX = struct.Struct(">ii")
-_RESPONSE_PREFIX_FLEXIBLE = struct.Struct(">iib")
 
 _PLAIN_BYTES_MIN = 40
 """Shorter frames are never usual."""
@@ -334,7 +338,7 @@ class Dispatcher:
             meter = client.produce if is_produce else client.fetch
             used = 0
             if meter is not None and chunks is not None:
-                used = len(frame) if is_produce else _size_of(chunks)
+                used = len(frame) if is_produce else response_size(chunks)
             if chunks is not None and client.take(meter, used, began_s, self._now_s()):
                 return chunks
         api, _, encode, _ = self._handlers[frame[1]]
@@ -345,7 +349,11 @@ class Dispatcher:
         if isinstance(outcome, tuple):
             # Too close to a quota to be settled without an account.
             return _settled(
-                api, context, _decoded(api, context, chunks), chunks, None if chunks is None else _size_of(chunks)
+                api,
+                context,
+                decoded_response(api, context, chunks),
+                chunks,
+                None if chunks is None else response_size(chunks),
             )
         context.record, context.encode = record, encode
         result = outcome(context)
@@ -454,7 +462,7 @@ class Dispatcher:
         """See `_encoded_off_loop`.  `only` has the response, which is then freed in slices: it takes 20 ms at once."""
         with held():
             async with self._long_encoding:
-                chunks, size = await in_thread(partial(_sized_first, api, context, only))
+                chunks, size = await in_thread(partial(sized_first, api, context, only))
         account = context.account
         if account is not None and api.key == FETCH_KEY:
             account.settle(FETCH_KEY, size)
@@ -481,11 +489,11 @@ class Dispatcher:
         is_written = isinstance(response, tuple)
         if is_written and response is not None:
             chunks, context.successes = response
-            size = _size_of(chunks)
+            size = response_size(chunks)
         elif response is not None:
             if self.replaced_errors and api.key == PRODUCE_KEY:
                 _replace_errors(response, self.replaced_errors)
-            chunks, size = _sized_response(api, context, response)
+            chunks, size = sized_response(api, context, response)
         reply: Reply = chunks
         limited = context.limited
         if limited is not None:
@@ -503,7 +511,7 @@ class Dispatcher:
                 else:
                     is_settled = limited.take(None, 0, since_s, now_s)
             if not is_settled:
-                settled = _decoded(api, context, chunks) if is_written else response
+                settled = decoded_response(api, context, chunks) if is_written else response
                 reply = _settled(api, context, settled, chunks, None if chunks is None else size)
         record = context.record
         if record is not None:
@@ -551,23 +559,6 @@ def _settled(
     return ThrottledReply(None if response is None else framed_response(api, context, response), mute_ms)
 
 
-def _decoded(api: registry.Api, context: RequestContext, chunks: list[Chunk] | None) -> Response | None:
-    """Return a response that was encoded, if it may get a throttle time: one without records."""
-    if chunks is None or len(chunks) > 1:
-        return None
-    frame = chunks[0]
-    assert isinstance(frame, bytes)
-    prefix = _RESPONSE_PREFIX_FLEXIBLE if context.api_version in api.flexible_responses else _RESPONSE_PREFIX
-    return codec.decode(api.response, frame, context.api_version, prefix.size)[0]
-
-
-def _size_of(chunks: list[Chunk]) -> int:
-    """Return the size of a response that was written, which begins with it."""
-    first = chunks[0]
-    assert isinstance(first, bytes)
-    return 4 + int.from_bytes(first[:4], "big")
-
-
 def _note_throttled(context: RequestContext, response: Response | None, mute_ms: int) -> None:
     if context.times is not None:
         context.times.throttle_ms = mute_ms
@@ -593,33 +584,3 @@ def _cancel(wait: asyncio.Future[Response | None] | None) -> None:
 
 async def _awaited(result: Awaitable[Response | None]) -> Response | None:
     return await result
-
-
-def framed_response(api: registry.Api, request: RequestContext | RequestHeader, response: Response) -> list[Chunk]:
-    """Return a response with its header and the size of the frame, in the version of the request."""
-    return _sized_response(api, request, response)[0]
-
-
-def _sized_response(
-    api: registry.Api, request: RequestContext | RequestHeader, response: Response
-) -> tuple[list[Chunk], int]:
-    """As `framed_response`, and its size in bytes."""
-    version = request.api_version
-    body: list[Chunk] = codec.encode(response, version)
-    size = 0
-    for chunk in body:
-        size += len(chunk)  # sum() and map() take longer for the one or two chunks of most responses.
-    if version in api.flexible_responses:
-        prefix = _RESPONSE_PREFIX_FLEXIBLE.pack(size + 5, request.correlation_id, 0)
-    else:
-        prefix = _RESPONSE_PREFIX.pack(size + 4, request.correlation_id)
-    if body and isinstance(body[0], bytes):
-        body[0] = prefix + body[0]
-    else:
-        body.insert(0, prefix)
-    return body, size + len(prefix)
-
-
-def _sized_first(api: registry.Api, request: RequestContext, only: list[Response]) -> tuple[list[Chunk], int]:
-    """As `_sized_response`, of the first element: a thread holds its arguments for some time after it has returned."""
-    return _sized_response(api, request, only[0])

@@ -11,7 +11,6 @@ Owner: event loop.  Kafka: GroupCoordinator.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -576,29 +575,3 @@ class GroupCoordinator:
         partition = self.partitions.of(group_id)
         assert partition is not None
         self._runner.run_new(group_id, partition, event)
-
-
-# Commits the offsets of thousands of partitions as several batches, between which the event loop serves others.
-#
-# A commit of 10,000 partitions as one batch takes 80 ms, and its batch exceeds the usual `max.message.bytes`. Each
-# piece has its own outcome, as partitions have anyway: what is committed in a transaction is decided by its marker,
-# and without one a client that gets no response does not know what was committed.
-#
-# Owner: event loop.
-
-
-Offsets = Mapping[TopicPartition, OffsetAndMetadata]
-
-
-async def commit_sliced(offsets: Offsets, commit: Callable[[Offsets], Reply[CommitOutcome]]) -> CommitOutcome:
-    """Call `commit` for some offsets at a time; return the outcome of all partitions."""
-    if len(offsets) <= REQUEST_ELEMENTS_PER_SLICE_MAX:
-        reply = commit(offsets)
-        return await reply if isinstance(reply, asyncio.Future) else reply
-    # The later batches are appended while the earlier ones are replicated.
-    batches = sliced_batches(tuple(offsets.items()), REQUEST_ELEMENTS_PER_SLICE_MAX)
-    outcomes: dict[TopicPartition, ErrorCode] = {}
-    for reply in [commit(dict(batch)) async for batch in batches]:
-        outcome = await result_of(reply)
-        outcomes.update(outcome)
-    return outcomes

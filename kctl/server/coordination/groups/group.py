@@ -45,10 +45,7 @@ from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from kctl.errors import ErrorCode, MalformedRequest
-from kctl.limits import Subject, bound
-from kctl.protocol.codec import decode_body
-from kctl.protocol.consumer_protocol import ConsumerProtocolSubscription
+from kctl.errors import ErrorCode
 from kctl.server.coordination.consumer_groups.group import ConsumerGroup
 from kctl.server.coordination.groups.actions import (
     PREVIOUS_STATES,
@@ -63,19 +60,10 @@ from kctl.server.coordination.groups.actions import (
 )
 from kctl.server.coordination.groups.config import GroupConfig
 from kctl.server.coordination.groups.events import Append, AssignmentAppend, Now, Protocols, Token
-from kctl.server.coordination.groups.offsets import CommittedOffsets
+from kctl.server.coordination.groups.offsets import CommittedOffsets, subscribed_topics
 from kctl.server.coordination.newer_groups import ClusterTopics, NewerGroup, NoTopics
 from kctl.server.coordination.share_groups.group import ShareGroup
 from kctl.server.coordination.streams_groups.group import StreamsGroup
-
-GROUP_SUBSCRIBED_TOPICS_MAX = bound(
-    Subject.COORDINATION,
-    "topics to which the members of a consumer group subscribe, for the rules that keep offsets in use",
-    100_000,
-    "topics",
-    on_excess="the offsets of all topics are kept while the group has members",
-)
-
 
 # One member of a group.
 
@@ -213,45 +201,6 @@ class ProtocolSupport:
 def size_of(protocols: Protocols) -> int:
     """Return the size of their names and metadata."""
     return sum(len(name) + len(metadata) for name, metadata in protocols)
-
-
-# Parses the subscriptions of a consumer group, for the rules that keep offsets in use.
-
-
-class SubscribedTopics:
-    """Collects the topics in any of the subscriptions of a group."""
-
-    def __init__(self) -> None:
-        self._topics: set[str] | None = set()
-
-    def add(self, subscription: bytes) -> None:
-        """Parse the subscription of a member.
-
-        All are parsed as version 0, with which every later version starts: some clients claim version 1 without its
-        new field.
-        """
-        if self._topics is None:
-            return
-        try:
-            self._topics.update(decode_body(ConsumerProtocolSubscription, subscription, 0).topics)
-        except MalformedRequest:
-            self._topics = None
-        else:
-            if len(self._topics) > GROUP_SUBSCRIBED_TOPICS_MAX:
-                self._topics = None
-
-    @property
-    def known(self) -> frozenset[str] | None:
-        """The topics; None if a subscription cannot be parsed, or if there are too many topics."""
-        return None if self._topics is None else frozenset(self._topics)
-
-
-def subscribed_topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
-    """Return the topics in any of the subscriptions, see SubscribedTopics.known."""
-    topics = SubscribedTopics()
-    for subscription in subscriptions:
-        topics.add(subscription)
-    return topics.known
 
 
 CONSUMER_PROTOCOL_TYPE = "consumer"

@@ -19,8 +19,11 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple, TypeAlias
 
+from kctl.errors import MalformedRequest
 from kctl.limits import Subject, bound
 from kctl.model import TopicPartition
+from kctl.protocol.codec import decode_body
+from kctl.protocol.consumer_protocol import ConsumerProtocolSubscription
 
 TRANSACTION_GROUPS_MAX = bound(
     Subject.COORDINATION,
@@ -29,7 +32,13 @@ TRANSACTION_GROUPS_MAX = bound(
     "groups",
     on_excess="OFFSET_METADATA_TOO_LARGE for commits of further groups",
 )
-
+GROUP_SUBSCRIBED_TOPICS_MAX = bound(
+    Subject.COORDINATION,
+    "topics to which the members of a consumer group subscribe, for the rules that keep offsets in use",
+    100_000,
+    "topics",
+    on_excess="the offsets of all topics are kept while the group has members",
+)
 
 NO_LEADER_EPOCH = -1
 
@@ -367,3 +376,39 @@ class OpenTransactions:
         """Return the ends stored while the partition loaded, in order; clear them."""
         ends, self._early_ends = self._early_ends, []
         return ends
+
+
+class SubscribedTopics:
+    """Collects the topics in any of the subscriptions of a group, whose offsets do not expire while it has members."""
+
+    def __init__(self) -> None:
+        self._topics: set[str] | None = set()
+
+    def add(self, subscription: bytes) -> None:
+        """Parse the subscription of a member.
+
+        All are parsed as version 0, with which every later version starts: some clients claim version 1 without its
+        new field.
+        """
+        if self._topics is None:
+            return
+        try:
+            self._topics.update(decode_body(ConsumerProtocolSubscription, subscription, 0).topics)
+        except MalformedRequest:
+            self._topics = None
+        else:
+            if len(self._topics) > GROUP_SUBSCRIBED_TOPICS_MAX:
+                self._topics = None
+
+    @property
+    def known(self) -> frozenset[str] | None:
+        """The topics; None if a subscription cannot be parsed, or if there are too many topics."""
+        return None if self._topics is None else frozenset(self._topics)
+
+
+def subscribed_topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
+    """Return the topics in any of the subscriptions, see SubscribedTopics.known."""
+    topics = SubscribedTopics()
+    for subscription in subscriptions:
+        topics.add(subscription)
+    return topics.known

@@ -10,15 +10,17 @@ Owner: event loop.  Kafka: GroupMetadataManager.storeGroup, storeOffsets, cleanu
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kctl.errors import ApiError, ErrorCode
-from kctl.model import ProducerIdAndEpoch
+from kctl.limits import REQUEST_ELEMENTS_PER_SLICE_MAX
+from kctl.model import ProducerIdAndEpoch, TopicPartition
 from kctl.records.build import build_batch
 from kctl.records.compression import Codec
 from kctl.records.header import Record
 from kctl.server.coordination.groups.actions import (
+    CommitOutcome,
     PersistGroup,
     PersistNewerGroup,
     PersistOffsets,
@@ -26,6 +28,7 @@ from kctl.server.coordination.groups.actions import (
 )
 from kctl.server.coordination.groups.config import GroupConfig
 from kctl.server.coordination.groups.newer_records import newer_group_records
+from kctl.server.coordination.groups.offsets import OffsetAndMetadata
 from kctl.server.coordination.groups.records import (
     group_record,
     group_record_in_pieces,
@@ -35,7 +38,8 @@ from kctl.server.coordination.groups.records import (
 )
 from kctl.server.coordination.partitions import LedPartition
 from kctl.server.coordination.ports import AppendOutcome, CoordinatorLog
-from kctl.server.coordination.replies import append_or_refuse, refused
+from kctl.server.coordination.replies import Reply, append_or_refuse, refused, result_of
+from kctl.server.loop.slices import sliced_batches
 from kctl.system.environment import Clock
 from kctl.system.steps import Steps
 
@@ -150,3 +154,26 @@ class OffsetsWriter:
 
 def _what(partition: LedPartition[Any], group_id: str) -> str:
     return f"group={group_id!r} partition={partition.index}"
+
+
+Offsets = Mapping[TopicPartition, OffsetAndMetadata]
+
+
+async def commit_sliced(offsets: Offsets, commit: Callable[[Offsets], Reply[CommitOutcome]]) -> CommitOutcome:
+    """Call `commit` for some offsets at a time, between which the loop serves others; return the outcome of all
+    partitions.
+
+    A commit of 10,000 partitions as one batch takes 80 ms, and its batch exceeds the usual `max.message.bytes`.  Each
+    part has its own outcome, as partitions have anyway: what is committed in a transaction is decided by its marker,
+    and without one a client that gets no response does not know what was committed.
+    """
+    if len(offsets) <= REQUEST_ELEMENTS_PER_SLICE_MAX:
+        reply = commit(offsets)
+        return await reply if isinstance(reply, asyncio.Future) else reply
+    # The later batches are appended while the earlier ones are replicated.
+    batches = sliced_batches(tuple(offsets.items()), REQUEST_ELEMENTS_PER_SLICE_MAX)
+    outcomes: dict[TopicPartition, ErrorCode] = {}
+    for reply in [commit(dict(batch)) async for batch in batches]:
+        outcome = await result_of(reply)
+        outcomes.update(outcome)
+    return outcomes

@@ -26,7 +26,7 @@ from kctl.protocol.headers import (
 )
 from kctl.server.network.connections.channel import Handle, KeepsFrame, PerformedReply, Reply, ThrottledReply
 from kctl.server.network.connections.outbox import Chunk
-from kctl.server.network.dispatch import framed_response
+from kctl.server.network.response_frames import framed_response
 from kctl.server.process.test_control.error_responses import (
     blank,
     error_response,

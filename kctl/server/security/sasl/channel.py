@@ -23,7 +23,8 @@ from kctl.protocol.apis.sasl_handshake import SaslHandshakeRequest, SaslHandshak
 from kctl.protocol.headers import RequestHeader, decode_request_header
 from kctl.server.network.connections.channel import ChannelEnded, Handle, Reply
 from kctl.server.network.connections.outbox import Chunk
-from kctl.server.network.dispatch import API_VERSIONS_KEY, framed_response
+from kctl.server.network.dispatch import API_VERSIONS_KEY
+from kctl.server.network.response_frames import framed_response
 from kctl.server.requests.context import Peer
 from kctl.server.security.sasl.exchanges import AuthenticationRefused, Exchange, OpenExchange
 from kctl.server.security.sasl.negotiation import (

@@ -32,7 +32,8 @@ from kctl.server.coordination.groups.events import (
     TimerKey,
     TimerKind,
 )
-from kctl.server.coordination.groups.group import Group, InitialDelay, Member, SubscribedTopics
+from kctl.server.coordination.groups.group import Group, InitialDelay, Member
+from kctl.server.coordination.groups.offsets import SubscribedTopics
 
 # The session timer of a member.
 #
