@@ -96,7 +96,15 @@ def check(world: CleanerWorld, expected: dict[bytes, bytes | None], cleaned: lis
 
 
 @pytest.mark.parametrize(
-    ("shape", "how"), [*((shape, "power") for shape in SHAPES), (SHAPES[1], "kill"), (SHAPES[1], "error")]
+    ("shape", "how"),
+    [
+        (SHAPES[1], "power"),
+        (SHAPES[1], "error"),
+        *(
+            pytest.param(shape, how, marks=pytest.mark.matrix)
+            for shape, how in ((SHAPES[0], "power"), (SHAPES[2], "power"), (SHAPES[1], "kill"))
+        ),
+    ],
 )
 def test_log_survives_a_crash_at_any_operation_of_a_cleaning(shape: tuple[int, int], how: str) -> None:
     reference = dirty_world(shape)

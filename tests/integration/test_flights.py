@@ -17,7 +17,7 @@ from examples.flights.flights import TOPIC, Departures, exported, half, produce,
 from tests.peers.kctl_broker import KctlBroker, kctl_broker
 from tests.peers.probe import wait_until
 
-pytestmark = [pytest.mark.spark, pytest.mark.clients, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.clients, pytest.mark.matrix, pytest.mark.timeout(600)]
 
 Row = dict[str, Any]
 

@@ -27,6 +27,7 @@ def test_installed_typer_starts_without_pydantic() -> None:
     assert imports_pydantic([]) is False
 
 
+@pytest.mark.matrix
 def test_newest_typer_still_imports_pydantic(tmp_path: Path) -> None:
     """When this fails, remove the cap on typer in pyproject.toml, measure, and remove this module."""
     options = ["--quiet", "--disable-pip-version-check", "--no-compile", "--target", str(tmp_path)]

@@ -168,9 +168,17 @@ FAULTS: tuple[Fault, ...] = (
     clocks_jump,
     random_faults,
 )
+USUAL_FAULTS = (brokers_killed, network_split, leaders_move, clocks_jump, random_faults)
+"""Those that each run of the tests has; random faults contain most of the others."""
 PLAYS = [
-    *(pytest.param(fault, 1, id=f"{fault.__name__}-1") for fault in FAULTS),
-    *(pytest.param(random_faults, seed, id=f"random_faults-{seed}") for seed in (2, 3)),
+    *(pytest.param(fault, 1, id=f"{fault.__name__}-1") for fault in USUAL_FAULTS),
+    *(
+        pytest.param(fault, seed, id=f"{fault.__name__}-{seed}", marks=pytest.mark.matrix)
+        for fault, seed in (
+            *((fault, 1) for fault in FAULTS if fault not in USUAL_FAULTS),
+            *((random_faults, seed) for seed in (2, 3)),
+        )
+    ),
     # A pending change of the in-sync replicas was replaced by one of an older epoch, and was never completed.
     pytest.param(brokers_killed, 2, id="brokers_killed-2"),
 ]

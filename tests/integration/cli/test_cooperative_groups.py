@@ -120,9 +120,9 @@ def jvm(bootstrap: str, topic: str, tmp_path: Path) -> Iterator[Host]:
 @pytest.mark.parametrize(
     ("bootstrap", "assignor"),
     [
-        ("kctl", "cooperative-sticky"),
         ("kctl", "range,cooperative-sticky"),
-        (apache_kafka.LAST_WITH_ZOOKEEPER, "cooperative-sticky"),
+        pytest.param("kctl", "cooperative-sticky", marks=pytest.mark.matrix),
+        pytest.param(apache_kafka.LAST_WITH_ZOOKEEPER, "cooperative-sticky", marks=pytest.mark.matrix),
     ],
     indirect=["bootstrap"],
 )

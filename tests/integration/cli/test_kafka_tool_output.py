@@ -20,6 +20,8 @@ GROUP_COMMAND = {
 }
 MEMBERS_TIMEOUT_S = 60
 BROKERS = ["kctl", apache_kafka.LAST_WITH_ZOOKEEPER]
+USUAL = {("kctl", "kafka-2.8"), (apache_kafka.LAST_WITH_ZOOKEEPER, "kafka-4")}
+"""Brokers and tools that each run of the tests compares."""
 
 
 @pytest.fixture
@@ -64,8 +66,15 @@ def groups(topic: str, kctl: Kctl, bootstrap: str) -> Iterator[list[str]]:
         member.close()
 
 
-@pytest.mark.parametrize("bootstrap", BROKERS, indirect=True)
-@pytest.mark.parametrize("compat", GROUP_COMMAND)
+@pytest.mark.parametrize(
+    ("bootstrap", "compat"),
+    [
+        pytest.param(broker, compat, marks=() if (broker, compat) in USUAL else pytest.mark.matrix)
+        for broker in BROKERS
+        for compat in GROUP_COMMAND
+    ],
+    indirect=["bootstrap"],
+)
 def test_groups_are_printed_as_by_kafkas_tool(kctl: Kctl, groups: list[str], bootstrap: str, compat: str) -> None:
     version, tool = GROUP_COMMAND[compat]
     if compat == "kafka-4":

@@ -297,7 +297,7 @@ VERSIONS = [OLDEST_JUDGE, pytest.param(TOOLS_FOR_NEWEST, marks=pytest.mark.matri
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("kind", [CONFIGS, ACLS, TOKENS])
+@pytest.mark.parametrize("kind", [pytest.param(CONFIGS, marks=pytest.mark.matrix), ACLS, TOKENS])
 def test_tools_print_the_same(secured: Secured, kind: str, version: str, tmp_path: Path) -> None:
     config = secured.login(tmp_path, ADMIN)
     theirs, ours = (printed(secured, who, version, config, kind, LINES[kind]) for who in (APACHE, OURS))

@@ -122,7 +122,8 @@ def _zookeeper(coordination: str, folder: Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize(
-    ("version", "coordination", "end"), [(*OLD_ON_EMBEDDED, "stopped"), (*NEW_ON_APACHE, "killed")]
+    ("version", "coordination", "end"),
+    [pytest.param(*OLD_ON_EMBEDDED, "stopped", marks=pytest.mark.matrix), (*NEW_ON_APACHE, "killed")],
 )
 def test_apache_kafka_takes_over_our_data_and_kctl_takes_it_back(
     version: str, coordination: str, end: str, tmp_path: Path
@@ -142,7 +143,8 @@ def test_apache_kafka_takes_over_our_data_and_kctl_takes_it_back(
 
 
 @pytest.mark.parametrize(
-    ("version", "coordination", "end"), [(*OLD_ON_EMBEDDED, "killed"), (*NEW_ON_APACHE, "stopped")]
+    ("version", "coordination", "end"),
+    [(*OLD_ON_EMBEDDED, "killed"), pytest.param(*NEW_ON_APACHE, "stopped", marks=pytest.mark.matrix)],
 )
 def test_kctl_takes_over_apache_kafkas_data_and_apache_kafka_takes_it_back(
     version: str, coordination: str, end: str, tmp_path: Path

@@ -107,6 +107,7 @@ def acls(bootstrap: str) -> list[tuple[str, ...]]:
     return sorted(tuple(row[name] for name in names) for row in json.loads(ran.stdout))
 
 
+@pytest.mark.matrix
 def test_topics_are_copied_with_their_acls_and_no_others(tmp_path: Path) -> None:
     """Copies between two authorizers; what the user may not do in one of them is an error before records are copied."""
     properties = {"authorizer.class.name": ACL_AUTHORIZER, "super.users": "User:ANONYMOUS"}

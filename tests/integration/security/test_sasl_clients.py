@@ -158,7 +158,7 @@ def run_java(version: str, *arguments: str | Path, flags: Mapping[str, str] | No
 
 
 @pytest.mark.jvm
-@pytest.mark.parametrize("version", [OLDEST_JUDGE, NEWEST])
+@pytest.mark.parametrize("version", [NEWEST, pytest.param(OLDEST_JUDGE, marks=pytest.mark.matrix)])
 def test_the_java_client_with_every_mechanism(broker: SaslBroker, version: str, tmp_path: Path) -> None:
     """Correct and wrong secrets in one process, and the client's error message."""
     files = []

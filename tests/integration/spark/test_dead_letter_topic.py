@@ -98,7 +98,11 @@ def assert_each_once(source: Topic, bad: Topic) -> None:
 @LOCAL
 @pytest.mark.parametrize(
     ("bootstrap", "table"),
-    [("kctl", "parquet"), ("kctl", "iceberg"), ("apache", "delta")],
+    [
+        ("kctl", "parquet"),
+        pytest.param("kctl", "iceberg", marks=pytest.mark.matrix),
+        pytest.param("apache", "delta", marks=pytest.mark.matrix),
+    ],
     indirect=["bootstrap"],
 )
 def test_each_dead_letter_is_in_the_topic_once(

@@ -279,6 +279,7 @@ GIVEN_TO_SPARK = {
 
 
 @LOCAL
+@pytest.mark.matrix
 def test_increments_may_alternate_between_engines_and_spark_submit(
     kctl_bootstrap: str, make_topic: MakeTopic, tmp_path: Path
 ) -> None:

@@ -91,7 +91,15 @@ def test_a_delta_table_can_be_imported_after_a_compaction_by_another_program(
 
 
 @LOCAL
-@pytest.mark.parametrize("damage", ["page", "twice", "overlap", "records", "columns"])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "page",
+        "twice",
+        "records",
+        *(pytest.param(damage, marks=pytest.mark.matrix) for damage in ("overlap", "columns")),
+    ],
+)
 def test_an_import_that_is_refused_has_not_written_and_fences_no_other(
     kctl_bootstrap: str,
     make_topic: MakeTopic,

@@ -104,9 +104,9 @@ def produce(bootstrap: str) -> None:
 @pytest.mark.parametrize(
     ("source", "engine", "table"),
     [
-        (apache_kafka.LAST_WITH_ZOOKEEPER, "local", "parquet"),
-        (apache_kafka.LAST_WITH_ZOOKEEPER, "spark", "delta"),
-        (apache_kafka.NEWEST_BROKER, "local", "delta"),
+        pytest.param(apache_kafka.LAST_WITH_ZOOKEEPER, "local", "parquet", marks=pytest.mark.matrix),
+        pytest.param(apache_kafka.LAST_WITH_ZOOKEEPER, "spark", "delta", marks=pytest.mark.matrix),
+        pytest.param(apache_kafka.NEWEST_BROKER, "local", "delta", marks=pytest.mark.matrix),
         (apache_kafka.NEWEST_BROKER, "local", "iceberg"),
     ],
     indirect=["source"],

@@ -116,6 +116,7 @@ def export_with_short_timeouts(config: Path, target: Path, cluster: SparkCluster
     ]
 
 
+@pytest.mark.matrix
 def test_a_cluster_without_room_for_an_executor_is_reported_before_the_plan_is_written(
     client_properties: Path, cluster: SparkCluster, tmp_path: Path
 ) -> None:
@@ -190,6 +191,7 @@ def test_a_killed_worker_loses_no_record_and_no_secret_is_shown(
     assert [name for name, text in texts.items() if SECRET.encode() in text or PASSWORD.encode() in text] == []
 
 
+@pytest.mark.matrix
 def test_a_job_whose_master_and_executors_are_lost_ends_and_is_completed_by_the_next_run(
     client_properties: Path, cluster: SparkCluster, tmp_path: Path
 ) -> None:

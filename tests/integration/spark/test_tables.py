@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 MakeTopic = Callable[[str, int], Topic]
 LOCAL = pytest.mark.parametrize("engine", ["local"], indirect=True)
-KINDS = pytest.mark.parametrize("kind", ["delta", "iceberg"])
+KINDS = pytest.mark.parametrize("kind", ["delta", pytest.param("iceberg", marks=pytest.mark.matrix)])
 
 
 def append(topic: Topic, count: int) -> None:

@@ -100,7 +100,7 @@ def _properties(secure: SecureBroker, listener: str, version: str, path: Path) -
 
 
 @pytest.mark.jvm
-@pytest.mark.parametrize("version", [OLDEST_JUDGE, NEWEST])
+@pytest.mark.parametrize("version", [NEWEST, pytest.param(OLDEST_JUDGE, marks=pytest.mark.matrix)])
 def test_java_clients_write_one_way_and_read_mutually(secure: SecureBroker, version: str, tmp_path: Path) -> None:
     if reason := apache_kafka.why_not():
         pytest.skip(reason)

@@ -1,4 +1,4 @@
-"""Five chained TransactionalMessageCopier of Apache Kafka copy a topic exactly once despite kills."""
+"""Chained TransactionalMessageCopier of Apache Kafka copy a topic exactly once despite kills."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ from tests.peers.three_brokers import forked_cluster
 
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(800)]
 
-COPIERS = 5
 COUNT = 1_000
 VALUES = [b"%05d" % number for number in range(COUNT)]
 PORTION = 150
@@ -142,11 +141,12 @@ class Brokers:
         broker.start()
 
 
-def test_chain_of_five_copies_exactly_once_while_copiers_and_brokers_are_killed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("count", [2, pytest.param(5, marks=pytest.mark.matrix)])
+def test_a_chain_copies_exactly_once_while_copiers_and_brokers_are_killed(tmp_path: Path, count: int) -> None:
     if reason := apache_kafka.why_not():
         pytest.skip(reason)
     chance = random.Random(5)
-    topics = [f"chain-{number}" for number in range(COPIERS + 1)]
+    topics = [f"chain-{number}" for number in range(count + 1)]
     with forked_cluster(tmp_path, lambda _: PROPERTIES) as started, closing(Brokers(started)) as brokers:
         for topic in topics:
             brokers.create_topic(topic)

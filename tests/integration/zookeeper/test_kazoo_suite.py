@@ -30,6 +30,7 @@ SUITE_TIMEOUT_S = 1200
 """The suite takes 80 s on an idle machine, and a multiple of that beside other tests."""
 
 
+@pytest.mark.matrix
 @pytest.mark.timeout(SUITE_TIMEOUT_S + TEST_TIMEOUT_S)
 def test_kazoos_own_suite_passes(tmp_path: Path) -> None:
     for module in ("objgraph", "OpenSSL", "jks"):

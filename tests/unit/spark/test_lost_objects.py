@@ -169,7 +169,7 @@ def s3_lake_of(tmp_path_factory: pytest.TempPathFactory, s3_url: str) -> Iterato
 
 
 @pytest.mark.server
-@pytest.mark.parametrize("replacement", ["gone", "after batch 1"])
+@pytest.mark.parametrize("replacement", ["gone", pytest.param("after batch 1", marks=pytest.mark.matrix)])
 @pytest.mark.parametrize(
     ("table", "part"),
     [pytest.param(table, part, id=f"{table.kind}, {part}") for table in (DELTA, ICEBERG) for part in S3_PARTS[table]],

@@ -42,7 +42,7 @@ def read(target: str, table: TableOptions) -> list[bytes]:
     return sorted(found["value"].to_pylist())
 
 
-@pytest.mark.parametrize("fault", [LOST, RESET, BUSY])
+@pytest.mark.parametrize("fault", [LOST, *(pytest.param(fault, marks=pytest.mark.matrix) for fault in (RESET, BUSY))])
 @pytest.mark.parametrize("write", WRITES)
 def test_a_failed_request_is_repeated_and_its_own_object_is_recognized(
     s3_url: str, target: str, tmp_path: Path, write: str, fault: str
