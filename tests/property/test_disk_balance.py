@@ -65,6 +65,7 @@ def loads(log_dirs: list[LogDir], broker_id: int) -> list[int]:
 
 @examples(200)
 @given(log_dirs=disks())
+@pytest.mark.long
 def test_plan_is_valid_and_needs_no_more_space_than_is_free(log_dirs: list[LogDir]) -> None:
     targets = plan_disks(log_dirs, movable=everything(log_dirs))
     online = {(log_dir.broker_id, log_dir.path) for log_dir in log_dirs if log_dir.error is ErrorCode.NONE}

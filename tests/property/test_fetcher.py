@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from uuid import UUID
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -141,6 +142,7 @@ def headers(data: bytes) -> list[BatchHeader]:
 
 
 @given(st.integers(0, 1 << 32))
+@pytest.mark.long
 def test_records_come_once_and_in_order(seed: int) -> None:
     play = Play(seed)
     for _ in range(150):

@@ -86,6 +86,7 @@ def test_uncompressed_messages_equal_kafka_pythons_byte_for_byte(records: list[R
 
 
 @given(st.lists(record_lists(), max_size=4), MAGICS, CODECS, st.integers(0, 5000), st.sampled_from(TimestampType))
+@pytest.mark.long
 def test_down_conversion_preserves_records(
     batches: list[list[Record]], magic: int, codec: Codec, size_max: int, timestamp_type: TimestampType
 ) -> None:

@@ -529,6 +529,7 @@ LONG_SESSION = 260
 """More partitions than one slice has, so that a fetch of the session waits in a task."""
 
 
+@pytest.mark.long
 def test_long_sessions_have_the_same_answers(tmp_path: Path) -> None:
     """All positions of the session rest after two requests; then one partition changes while the next one waits."""
     answers: dict[bool, list[bytes]] = {False: [], True: []}

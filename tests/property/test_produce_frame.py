@@ -174,6 +174,7 @@ def test_odd_numbers_at_each_place_are_read_alike_or_left(source: ModuleType, se
 
 @given(SEEDS)
 @examples(10)
+@pytest.mark.long
 def test_a_request_that_is_cut_at_any_byte_is_left(source: ModuleType, seed: int) -> None:
     frame = usual_frame(random.Random(seed)).content
     for size in range(len(frame)):

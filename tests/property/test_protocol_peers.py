@@ -134,6 +134,7 @@ def test_kafka_python_reads_and_writes_the_same_bytes(
 @for_rows("cls, version, theirs", OLD)
 @few
 @given(data=st.data())
+@pytest.mark.long
 def test_older_kafka_python_classes_read_and_write_the_same_bytes(
     cls: type, version: int, theirs: Any, data: st.DataObject
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -136,6 +137,7 @@ def loses_nothing(pieces: tuple[Piece, ...]) -> bool:
 
 @examples(200)
 @given(readable_formats(), RECORDS, st.lists(st.integers(0, 1000), max_size=5), st.sampled_from([None, b"NULL", b""]))
+@pytest.mark.long
 def test_records_that_pass_the_check_are_read_back_equal(
     text: str, records: list[Record], cuts: list[int], null_marker: bytes | None
 ) -> None:

@@ -279,6 +279,7 @@ def test_each_call_has_a_deadline_of_its_own(cluster: FakeCluster) -> None:
     assert asyncio.run(run()) == ["orders"]
 
 
+@pytest.mark.long
 def test_the_deadline_of_a_call_is_not_that_of_the_connections_it_opens() -> None:
     with FakeCluster() as cluster, AdminClient(config(cluster)) as admin:
         cluster.intercept(CreateTopicsRequest, lambda _: b"")  # no response

@@ -498,6 +498,7 @@ def test_every_command_of_a_finding_exists_with_its_options() -> None:
         assert {word for word in words if word.startswith("--")} <= known, line
 
 
+@pytest.mark.long
 def test_a_snapshot_is_the_same_after_it_was_saved() -> None:
     states = [snapshot for snapshot, _ in CASES.values()]
     whole = replace(

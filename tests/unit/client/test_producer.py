@@ -345,6 +345,7 @@ def test_error_has_the_reason_for_the_first_record(cluster: FakeCluster) -> None
     assert "Records were rejected (it has no key and 1 more)" in str(refused.error)
 
 
+@pytest.mark.long
 def test_persistent_retriable_error_ends_with_the_timeout(cluster: FakeCluster) -> None:
     cluster.create("orders")
     cluster.intercept(ProduceRequest, refusing(ErrorCode.NOT_ENOUGH_REPLICAS, 1_000))
@@ -403,6 +404,7 @@ def test_five_batches_of_a_partition_are_in_flight_with_idempotence_and_one_with
     assert [int(record.value) for record in cluster.records_of("orders", 0)] == [*range(20)] * 3
 
 
+@pytest.mark.long
 def test_pauses_between_attempts_to_connect_grow(cluster: FakeCluster) -> None:
     """reconnect.backoff.ms and reconnect.backoff.max.ms."""
     cluster.create("orders", leaders=[1])

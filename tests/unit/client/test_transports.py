@@ -154,6 +154,7 @@ def test_broker_without_api_versions_is_reported_as_too_old(run: Run[Any], clust
         run(lambda transport: connect(transport, cluster.ports[0]))
 
 
+@pytest.mark.long
 def test_unresponsive_broker_is_disconnected_after_the_timeout(run: Run[Any], cluster: FakeCluster) -> None:
     cluster.intercept(MetadataRequest, lambda _: b"")
 

@@ -100,12 +100,14 @@ def test_help_that_is_piped_needs_no_cluster_and_no_rich() -> None:
     assert not any(f"'{heavy}'" in modules for heavy in ("rich", "asyncio", "pydantic"))
 
 
+@pytest.mark.long
 def test_a_broker_without_metrics_loads_neither_their_library_nor_codecs() -> None:
     code = "import sys, kctl.commands.broker.start; print({'prometheus_client', 'cramjam'} & set(sys.modules))"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout
     assert shown == "set()\n"
 
 
+@pytest.mark.long
 def test_commands_about_the_process_of_a_broker_do_not_import_the_broker() -> None:
     names = ("broker.start", "broker.running", "broker.zookeeper", "cluster.development")
     imports = "".join(f"import kctl.commands.{name}; " for name in names)
@@ -201,6 +203,7 @@ def test_unreachable_cluster_is_status_4_and_names_the_address(kctl: Kctl) -> No
     }
 
 
+@pytest.mark.long
 def test_silent_cluster_is_status_4_after_the_timeout(kctl: Kctl, cluster: FakeCluster) -> None:
     cluster.intercept(MetadataRequest, lambda _: b"")
     ran = kctl("topics list --timeout 1s")
@@ -250,6 +253,7 @@ def run_process(*words: str, **rest: Any) -> subprocess.Popen[str]:
     return process
 
 
+@pytest.mark.long
 def test_reader_that_leaves_early_is_no_error(cluster: FakeCluster) -> None:
     for number in range(3_000):
         cluster.create(f"topic-{number:04}-{'x' * 50}")
@@ -378,6 +382,7 @@ def test_module_that_is_missing_is_one_line(kctl: Kctl, monkeypatch: pytest.Monk
     assert json.loads(ran.out)["error"]["code"] == "NOT_BUILT"
 
 
+@pytest.mark.long
 def test_change_on_a_full_disk_shows_what_was_done(cluster: FakeCluster) -> None:
     with open("/dev/full", "w") as full:
         command = [sys.executable, "-m", "kctl", "topics", "create", "orders", "--yes"]

@@ -75,6 +75,7 @@ def test_unhealthy_cluster_is_status_3_and_reasons(kctl: Kctl, cluster: MovingCl
     ]
 
 
+@pytest.mark.long
 def test_health_waits_for_better_times(kctl: Kctl, cluster: MovingCluster) -> None:
     cluster.controller = 9
     assert kctl("cluster health --wait 1ms").status == ExitStatus.UNMET

@@ -222,6 +222,7 @@ def test_what_bash_replaces_is_completed() -> None:
         assert in_bash([name], divide(line)[-1], replaced) == ([] if expected is None else [expected]), line
 
 
+@pytest.mark.long
 def test_shells_understand_the_scripts_and_kctl_prints_them(kctl: Kctl) -> None:
     for shell, name in SCRIPTS.items():
         path = ROOT / "completions" / name
@@ -277,6 +278,7 @@ def test_vocabulary_is_read_as_it_was_written() -> None:
         parse_vocabulary("nonsense")
 
 
+@pytest.mark.long
 def test_completion_without_names_imports_neither_typer_nor_the_client() -> None:
     code = (
         "import sys; from kctl.cli import main; main(['__complete', 'zsh', 'topics', 'create', '--par']);"

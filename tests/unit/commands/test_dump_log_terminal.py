@@ -61,6 +61,7 @@ def test_a_terminal_shows_progress_and_erases_it_at_the_end(large_log: Path, tmp
     assert ERASE not in out.read_bytes()
 
 
+@pytest.mark.long
 def test_the_line_is_gone_when_a_dump_ends_early(large_log: Path, tmp_path: Path) -> None:
     most = str(large_log.stat().st_size * 3 // 4)
     words = ["dump-log", "--records", "--compat", "kafka-4", "--max-bytes", most, str(large_log)]
@@ -69,6 +70,7 @@ def test_the_line_is_gone_when_a_dump_ends_early(large_log: Path, tmp_path: Path
     assert seen.endswith(ERASE)
 
 
+@pytest.mark.long
 def test_no_progress_is_written_if_stderr_is_not_a_terminal(large_log: Path) -> None:
     command = [sys.executable, "-m", "kctl", "dump-log", "--verify-only", str(large_log)]
     ran = subprocess.run(command, capture_output=True, timeout=PATIENCE_S, check=True)

@@ -81,6 +81,7 @@ def test_commits_of_other_groups_and_other_records_are_skipped(kctl: Kctl, clust
     assert row["commit_age_ms_min"] >= 5 * MINUTE
 
 
+@pytest.mark.long
 def test_a_partition_without_a_leader_is_a_row_with_an_error(kctl: Kctl, cluster: FakeCluster) -> None:
     fill(cluster)
     cluster.topics["orders"][1].leader = -1

@@ -48,6 +48,7 @@ def ids(kctl: Kctl, options: str, *more: str) -> list[int]:
 
 
 @pytest.mark.usefixtures("orders")
+@pytest.mark.long
 def test_records_are_selected(kctl: Kctl) -> None:
     everything = range(RECORDS)
     assert ids(kctl, "--key k3") == [number for number in everything if number % 5 == 3]

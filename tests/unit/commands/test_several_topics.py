@@ -46,6 +46,7 @@ def shop(cluster: FakeCluster) -> FakeCluster:
         ("shop.* --key k --partition-of-key", ["shop.orders", "shop.payments"]),
     ],
 )
+@pytest.mark.long
 def test_topics_are_selected(kctl: Kctl, words: str, topics: list[str]) -> None:
     ran = kctl(f"consume {words} --format jsonl")
     rows = [json.loads(line) for line in ran.out.splitlines()]

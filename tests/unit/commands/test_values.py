@@ -215,6 +215,7 @@ def test_values_of_options_keep_their_text_and_are_read_once() -> None:
         assert not isinstance(read, int) or f"{read}" == str(value), kind  # Requests to brokers have the number.
 
 
+@pytest.mark.long
 def test_times_of_one_command_line_have_the_same_moment(kctl: Kctl) -> None:
     """Otherwise the range from now until now would end before it begins, depending on the order of the options."""
     for line in ("--from @now --until @now", "--until @now --from @now"):

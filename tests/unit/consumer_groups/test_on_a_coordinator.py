@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 from uuid import UUID
 
+import pytest
+
 from kctl.errors import ErrorCode
 from kctl.model import ZERO_UUID, ProducerIdAndEpoch, TopicPartition
 from kctl.server.coordination.consumer_groups.group import ConsumerGroup
@@ -337,6 +339,7 @@ def test_requests_above_a_bound_change_nothing() -> None:
     play(story)
 
 
+@pytest.mark.long
 def test_members_and_their_topics_have_a_bound_together() -> None:
     async def story(cluster: Cluster) -> None:
         names = tuple(f"topic-{number}" for number in range(5_000))
@@ -349,6 +352,7 @@ def test_members_and_their_topics_have_a_bound_together() -> None:
     play(story)
 
 
+@pytest.mark.long
 def test_group_has_a_largest_size() -> None:
     async def story(cluster: Cluster) -> None:
         for number in range(MEMBERS_MAX):

@@ -108,6 +108,7 @@ def test_events_during_a_rebalance_wait_for_its_end() -> None:
 
 
 @for_rows("turns", range(0, 30, 3))
+@pytest.mark.long
 def test_a_stop_during_a_rebalance_completes_all_requests(turns: int) -> None:
     async def main(loop: SimLoop) -> None:
         host = await Host(loop).start()

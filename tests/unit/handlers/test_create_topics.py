@@ -147,6 +147,7 @@ def test_validate_only_writes_nothing() -> None:
         (topic("a", assignment={0: []}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
     ],
 )
+@pytest.mark.long
 def test_refused_topics_are_not_written(requested: CreatableTopic, code: ErrorCode) -> None:
     async def scene(world: World) -> None:
         await world.topic("taken")

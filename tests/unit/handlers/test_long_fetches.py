@@ -103,6 +103,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
+@pytest.mark.long
 def test_a_fetch_in_slices_has_the_response_of_one_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str
 ) -> None:
@@ -120,6 +121,7 @@ def test_a_fetch_in_slices_has_the_response_of_one_at_once(
 
 
 @pytest.mark.parametrize("replica_id", [CONSUMER, FOLLOWER])
+@pytest.mark.long
 def test_a_session_in_slices_sends_what_has_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, replica_id: int
 ) -> None:
@@ -168,6 +170,7 @@ def test_a_fetch_that_ends_on_time_reads_its_partitions_once(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("version", [1, 3, 11])
 @pytest.mark.parametrize("turns", [0, 3, 6, 9, 12, 15, 18, 30])
+@pytest.mark.long
 def test_a_change_between_reading_and_waiting_completes_the_fetch(tmp_path: Path, turns: int, version: int) -> None:
     """Whenever the change comes: before, during or after the reading of its partition."""
 

@@ -97,6 +97,7 @@ def play(
 
 @pytest.mark.parametrize("is_decoded_off_loop", [False, True])
 @pytest.mark.parametrize("acks", [1, -1])
+@pytest.mark.long
 def test_many_partitions_are_appended_to_in_slices(tmp_path: Path, acks: int, is_decoded_off_loop: bool) -> None:
     response, appended = play(tmp_path, acks=acks, is_decoded_off_loop=is_decoded_off_loop)
     assert response is not None
@@ -114,6 +115,7 @@ def test_many_partitions_are_appended_to_in_slices(tmp_path: Path, acks: int, is
 
 
 @pytest.mark.parametrize("is_decoded_off_loop", [False, True])
+@pytest.mark.long
 def test_slices_are_shorter_if_many_fetch_sessions_are_notified(tmp_path: Path, is_decoded_off_loop: bool) -> None:
     """Before, a request for 200 partitions, with 1,000 sessions each, took 440 ms at once."""
     response, appended = play(tmp_path, acks=1, is_decoded_off_loop=is_decoded_off_loop, sessions=25)

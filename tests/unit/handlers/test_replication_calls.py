@@ -124,6 +124,7 @@ def test_calls_of_a_leader_per_fetch(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("count", "calls_max"), [(50, LEADER_CALLS_MAX), (PARTITIONS, 188)])
+@pytest.mark.long
 def test_calls_of_a_leader_per_fetch_of_many_partitions(tmp_path: Path, count: int, calls_max: int) -> None:
     """One of them changes: the others cost nothing.  A fetch of very many waits in a task, which costs a little."""
 
@@ -206,6 +207,7 @@ class GrowingLeader(OneLeader):
 
 
 @pytest.mark.parametrize("topics", [1, PARTITIONS])
+@pytest.mark.long
 def test_calls_of_a_follower_per_fetch(tmp_path: Path, topics: int) -> None:
     """From one request to the next, with the append of a record to one of the topics; without the connection."""
     calls = Calls()

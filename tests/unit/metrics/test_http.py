@@ -191,6 +191,7 @@ def test_a_scraper_that_does_not_read_keeps_no_other_from_being_served() -> None
     assert asyncio.run(main()) > 32 << 20
 
 
+@pytest.mark.long
 def test_of_hundreds_of_connections_at_once_a_bounded_number_is_served_and_then_new_ones() -> None:
     most = running = 0
 

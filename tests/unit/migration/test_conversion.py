@@ -104,6 +104,7 @@ def _interrupted_everywhere(prepare: Callable[[], tuple[SimFiles, MigrationPlan]
     return count
 
 
+@pytest.mark.long
 def test_a_conversion_is_completed_after_an_interruption_at_each_operation() -> None:
     def prepare() -> tuple[SimFiles, MigrationPlan]:
         files = disk()
@@ -112,6 +113,7 @@ def test_a_conversion_is_completed_after_an_interruption_at_each_operation() -> 
     assert _interrupted_everywhere(prepare, "convert") > 20
 
 
+@pytest.mark.long
 def test_a_restoration_is_completed_after_an_interruption_at_each_operation() -> None:
     def prepare() -> tuple[SimFiles, MigrationPlan]:
         files = disk()
@@ -122,6 +124,7 @@ def test_a_restoration_is_completed_after_an_interruption_at_each_operation() ->
     assert _interrupted_everywhere(prepare, "restore") > 20
 
 
+@pytest.mark.long
 def test_a_conversion_that_was_interrupted_anywhere_can_be_taken_back() -> None:
     files = disk()
     before = contents(files)

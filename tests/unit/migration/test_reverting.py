@@ -357,6 +357,7 @@ def test_an_end_is_read_as_it_is_shown() -> None:
             parse_log_end(text)
 
 
+@pytest.mark.long
 def test_a_node_is_taken_back_after_an_interruption_at_each_operation() -> None:
     """A part of a metadata log is never carried."""
 

@@ -76,6 +76,7 @@ response_header_version(3, 9)
     assert _definitions_imported_by(program) == {"metadata"}
 
 
+@pytest.mark.long
 def test_an_api_that_is_not_imported_is_found_by_its_key() -> None:
     """Whether a header is flexible does not depend on what was imported before."""
     program = "from kctl.protocol.headers import request_header_version\nassert request_header_version(3, 9) == 2"

@@ -226,6 +226,7 @@ def test_the_usage_of_a_client_without_requests_for_an_hour_is_removed() -> None
     assert list(made.readings()["producer_byte_rate"]) == [QuotaGroup("", "new")]
 
 
+@pytest.mark.long
 def test_the_usage_of_clients_in_use_survives_many_others() -> None:
     made = quotas({"clients/<default>": {"producer_byte_rate": "5"}})
     clock = made._clock

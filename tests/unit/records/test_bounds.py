@@ -94,6 +94,7 @@ def test_a_small_zstd_bomb_is_refused_by_its_ratio() -> None:
     assert f"more than {16 * MIB} bytes" in (error.message or "")
 
 
+@pytest.mark.long
 def test_a_record_of_zeros_of_16_mb_passes() -> None:
     batch = bomb(16_000_000)
     assert produce(batch, RULES) == batch

@@ -157,6 +157,7 @@ def test_a_reference_is_another_schema() -> None:
         '{"not":' * 5_000 + "true" + "}" * 5_000,
     ],
 )
+@pytest.mark.long
 def test_invalid_json_schemas_are_refused(text: str) -> None:
     with pytest.raises(InvalidSchema):
         parse_json_schema(text, {}, normalizes=False)

@@ -99,6 +99,7 @@ def test_errors_and_repr_contain_no_values(text: str) -> None:
 
 
 @given(st.dictionaries(st.from_regex("[a-z_]{1,8}", fullmatch=True), st.text(st.characters(exclude_characters="\r\n"))))
+@pytest.mark.long
 def test_quoted_values_are_read_as_written(options: dict[str, str]) -> None:
     written = " ".join(f'{name}="{_quoted(value)}"' for name, value in options.items())
     assert parse_jaas(f"M required {written};").options == options

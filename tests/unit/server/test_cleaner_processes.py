@@ -200,6 +200,7 @@ def run_cleaners(
     manager.release()
 
 
+@pytest.mark.long
 def test_a_log_whose_process_is_killed_is_unchanged_and_cleaned_again(tmp_path: Path) -> None:
     clock = MovedClock()
     manager = dirty_table(tmp_path, clock)
@@ -232,6 +233,7 @@ def test_a_log_whose_process_is_killed_is_unchanged_and_cleaned_again(tmp_path: 
     assert sum(segment.size for segment in log.segments) < 250_000
 
 
+@pytest.mark.long
 def test_the_rate_of_a_process_is_changed_while_it_works(tmp_path: Path) -> None:
     clock = SystemClock()
     manager = dirty_table(tmp_path, clock)
@@ -247,6 +249,7 @@ def test_the_rate_of_a_process_is_changed_while_it_works(tmp_path: Path) -> None
     run_cleaners(manager, clock, work, **{"log.cleaner.io.max.bytes.per.second": "200000"})
 
 
+@pytest.mark.long
 def test_a_stop_ends_the_process_and_removes_its_temporary_files(tmp_path: Path) -> None:
     clock = SystemClock()
     manager = dirty_table(tmp_path, clock)
@@ -283,6 +286,7 @@ def test_an_idle_process_ends(threads: ThreadPoolExecutor, tmp_path: Path) -> No
     asyncio.run(run())
 
 
+@pytest.mark.long
 def test_an_idle_process_that_was_killed_is_replaced(threads: ThreadPoolExecutor, tmp_path: Path) -> None:
     async def run() -> None:
         processes = CleanerProcesses(threads.submit)

@@ -113,6 +113,7 @@ def test_the_memory_for_keys_and_the_age_of_uncleaned_records_are_measured(tmp_p
     manager.release()
 
 
+@pytest.mark.long
 def test_the_memory_for_many_keys_is_returned_to_the_system(tmp_path: Path) -> None:
     program = """
 import asyncio

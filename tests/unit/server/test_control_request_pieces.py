@@ -202,6 +202,7 @@ def test_the_partitions_of_a_large_topic_are_freed_in_slices() -> None:
     assert max(before - after for before, after in pairwise([20 * SLICE + 7, *left, 0])) <= SLICE
 
 
+@pytest.mark.long
 def test_the_cache_is_the_same_after_an_update_in_parts() -> None:
     request, same = (update_metadata([5_000, 3, 9_000], is_flat=False) for _ in range(2))
     for state in same.topic_states[2].partition_states[:4_000]:

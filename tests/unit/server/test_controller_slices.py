@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from kctl.errors import ErrorCode
 from kctl.model import TopicPartition
 from kctl.server.cluster.controller.actions import (
@@ -109,6 +111,7 @@ def written(actions: Sequence[Action]) -> StatesWritten:
     return StatesWritten({tp: state for write in writes for tp, state in {**write.created, **write.changed}.items()})
 
 
+@pytest.mark.long
 def test_decisions_about_a_large_topic_are_made_in_slices() -> None:
     histories = Histories()
     histories.feed(Elected(1, 1, brokers(1, 2), {}, {}, frozenset(), frozenset(), {}))
@@ -124,6 +127,7 @@ def test_decisions_about_a_large_topic_are_made_in_slices() -> None:
     assert histories.listing_slices == 1, "the replicas of a topic are listed in a slice of their own"
 
 
+@pytest.mark.long
 def test_decisions_about_many_small_topics_are_made_in_slices() -> None:
     topics = {f"t{number}": topic((1, 2)) for number in range(3 * DECISIONS_PER_SLICE_MAX)}
     errors = {TopicPartition(name, 0): ErrorCode.NONE for name in topics}
@@ -151,6 +155,7 @@ def test_requests_about_a_large_topic_are_built_in_slices() -> None:
     assert len(list(update_metadata_request(state, 1, metadata.partitions))) == pauses
 
 
+@pytest.mark.long
 def test_elections_and_reassignments_of_all_partitions_are_decided_in_slices() -> None:
     histories = Histories()
     histories.feed(Elected(1, 1, brokers(1, 2, 3), {}, {}, frozenset(), frozenset(), {}))

@@ -11,6 +11,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from types import FrameType
 
+import pytest
+
 from kctl.errors import ErrorCode
 from kctl.model import TopicPartition
 from kctl.zookeeper import paths
@@ -134,6 +136,7 @@ async def settled(world: World) -> None:
     await world.until(lambda: world.loop.time() > end_s)
 
 
+@pytest.mark.long
 def test_the_cost_of_a_change_does_not_depend_on_the_number_of_topics() -> None:
     few, many = costs(FEW), costs(MANY)
     for name, (requests, calls) in few.items():

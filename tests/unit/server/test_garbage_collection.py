@@ -222,6 +222,7 @@ def test_a_thorough_collection_frees_frozen_cycles(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.usefixtures("thresholds")
 @pytest.mark.parametrize("is_many", [False, True])
+@pytest.mark.long
 def test_recent_objects_are_collected_if_they_are_few_and_frozen(is_many: bool) -> None:
     gc.freeze()
     kept: list[list[object]] = [[] for _ in range(RECENT_OBJECTS_MAX + 1 if is_many else 10)]

@@ -102,6 +102,7 @@ def test_memory_grows_with_received_bytes_and_not_with_the_declared_length(recei
     assert pool.lent_bytes <= max(4 * received, 256)
 
 
+@pytest.mark.long
 def test_a_large_frame_is_not_copied_again_once_a_mebibyte_has_arrived() -> None:
     inbox = Inbox(BufferPool(), 100 << 20)
     feed(inbox, struct.pack(">i", 50 << 20) + bytes(1 << 20))

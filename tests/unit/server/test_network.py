@@ -281,6 +281,7 @@ def test_a_handler_exception_closes_only_its_connection(caplog: pytest.LogCaptur
     assert "a bug" in caplog.text
 
 
+@pytest.mark.long
 def test_a_slow_reader_gets_a_large_response_whole(tmp_path: Path) -> None:
     content = os.urandom(6 << 20)
     path = tmp_path / "segment"
@@ -402,6 +403,7 @@ def test_a_full_broker_closes_an_idle_connection_for_the_protected_listener() ->
     asyncio.run(main())
 
 
+@pytest.mark.long
 def test_an_address_above_its_rate_is_held_and_then_closed(caplog: pytest.LogCaptureFixture) -> None:
     limits = ConnectionLimits()
     limits.connection_rate_of = lambda _address: 1.0

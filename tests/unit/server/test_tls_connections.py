@@ -506,6 +506,7 @@ def test_plaintext_and_old_versions_on_a_tls_listener_are_refused(
     )
 
 
+@pytest.mark.long
 def test_a_client_of_tls_1_3_with_a_refused_certificate_always_reads_the_alert(
     authority: CertificateAuthority, properties: dict[str, str], tmp_path: Path
 ) -> None:

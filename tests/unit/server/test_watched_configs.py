@@ -121,6 +121,7 @@ def test_invalid_overrides_are_an_error_until_they_are_valid() -> None:
 
 
 @for_rows("seed", range(10))
+@pytest.mark.long
 def test_a_request_gets_every_change_that_was_complete_before_it(seed: int) -> None:
     """While others write and read, and connections break."""
 

@@ -70,6 +70,7 @@ def test_requests_are_bounded() -> None:
     check_share_request("g", JOIN)
 
 
+@pytest.mark.long
 def test_topics_of_a_group_are_bounded_and_a_refused_member_changes_nothing() -> None:
     group = ShareGroup()
     assert refusal_of(group, JOIN, SHARE_PARTITIONS_OF_GROUP_MAX + 1) is ErrorCode.INVALID_REQUEST

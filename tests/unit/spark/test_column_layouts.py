@@ -106,6 +106,7 @@ def test_fields_are_columns_with_names_of_the_template_and_sorted_in_each_file(t
 
 
 @KINDS
+@pytest.mark.long
 def test_compacted_files_are_sorted_and_get_the_columns_of_later_ones(tmp_path: Path, kind: TableKind) -> None:
     cluster = orders()
     cluster.value = lambda partition, offset: (
@@ -127,6 +128,7 @@ def test_compacted_files_are_sorted_and_get_the_columns_of_later_ones(tmp_path: 
         assert found == sorted(found, key=lambda row: (row["rank"], row["sent_at"]))
 
 
+@pytest.mark.long
 def test_iceberg_declares_the_order_and_keeps_partitions_hidden(tmp_path: Path) -> None:
     table = TableOptions(kind=TableKind.ICEBERG, layout=FLAT, partition_by=Partitioning("bucket(4,buyer.no),rank"))
     for _ in range(2):
@@ -163,6 +165,7 @@ def test_the_current_state_may_be_flat(tmp_path: Path, kind: TableKind) -> None:
 
 
 @KINDS
+@pytest.mark.long
 def test_fields_are_renamed_in_their_structs(tmp_path: Path, kind: TableKind) -> None:
     layout = ColumnLayout(rename=(("value", "order"), ("value.buyer.no", "number")))
     table = TableOptions(kind=kind, layout=layout)

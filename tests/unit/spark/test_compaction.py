@@ -108,6 +108,7 @@ def test_files_are_merged_and_exports_continue(tmp_path: Path, table: TableOptio
 @pytest.mark.parametrize(
     "table", [DATE, *(TableOptions(kind=options.kind, partition_by=Partitioning("date")) for options in TABLES)]
 )
+@pytest.mark.long
 def test_files_are_merged_within_their_partition(tmp_path: Path, table: TableOptions) -> None:
     cluster = filled()
     cluster.hours_per_offset = 8
@@ -319,6 +320,7 @@ def test_a_delta_table_with_features_that_are_not_known_here_is_not_compacted(tm
         compact(tmp_path)
 
 
+@pytest.mark.long
 def test_filtered_and_decoded_exports_are_verified_after_a_compaction(tmp_path: Path) -> None:
     for kind in TableKind:
         folder = tmp_path / kind
@@ -345,6 +347,7 @@ def with_later_columns(partition: int, offset: int) -> bytes:
 
 @pytest.mark.parametrize("table", KINDS, ids=lambda table: table.kind)
 @pytest.mark.parametrize("target_bytes", [1, 1 << 20], ids=["large files", "small files"])
+@pytest.mark.long
 def test_rows_get_the_columns_of_later_files(tmp_path: Path, table: TableOptions, target_bytes: int) -> None:
     """What has no column there either stays in the rest."""
     cluster = Cluster(1)
@@ -425,6 +428,7 @@ def test_a_damaged_file_stops_a_compaction_and_is_named(tmp_path: Path, table: T
     assert {path: path.stat().st_size for path in tmp_path.rglob("*.parquet")}.items() <= before.items()
 
 
+@pytest.mark.long
 def test_damage_anywhere_in_a_file_is_found_or_named(tmp_path: Path) -> None:
     cluster = increments(tmp_path, PARQUET, count=1)
     damaged = min((tmp_path / "orders").rglob("[!.]*.parquet"))

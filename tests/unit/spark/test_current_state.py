@@ -209,6 +209,7 @@ def test_the_key_is_some_fields_of_the_value(tmp_path: Path, table: TableOptions
 
 
 @KINDS
+@pytest.mark.long
 def test_the_row_with_the_highest_value_is_current(tmp_path: Path, table: TableOptions) -> None:
     table = table_of(table.kind, keys=("id",), order_by="version")
     versions = [5, 1, 9, 2, 9, 3, 10, 4]
@@ -341,6 +342,7 @@ def test_rows_with_one_field_and_keys_with_one_field_are_verified(tmp_path: Path
 
 
 @KINDS
+@pytest.mark.long
 def test_rows_get_the_columns_of_later_batches(tmp_path: Path, table: TableOptions) -> None:
     """Those without a change too, and in one commit with the changes."""
     topic = Cluster(1)
@@ -493,6 +495,7 @@ def test_keys_in_several_partitions_are_counted(tmp_path: Path) -> None:
 
 
 @KINDS
+@pytest.mark.long
 def test_headers_of_the_last_record_are_in_its_row(tmp_path: Path, table: TableOptions) -> None:
     table = replace(table, headers=HeaderForm("map"))
     topic = CompactedTopic(seed=10)

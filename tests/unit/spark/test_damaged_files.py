@@ -88,6 +88,7 @@ def test_the_state_of_a_topic_with_a_damaged_file(tmp_path: Path) -> None:
     assert {row.state for row in found} == {State.DAMAGED}
 
 
+@pytest.mark.long
 def test_folders_of_a_kctl_that_did_not_summarize_sizes_are_checked_after_their_next_batch(tmp_path: Path) -> None:
     by_date = TableOptions(partition_by=Partitioning(DATE))
     for folder, table in ((tmp_path / "plain", TableOptions()), (tmp_path / "by-date", by_date)):

@@ -124,6 +124,7 @@ def test_an_error_of_the_topic_is_an_error_of_its_rows() -> None:
     ],
     ids=lambda options: options.mark,
 )
+@pytest.mark.long
 def test_a_target_describes_itself(tmp_path: Path, options: TableOptions) -> None:
     run(filled(), tmp_path, table=options)
     (tmp_path / "README").write_text("not a table")

@@ -63,6 +63,7 @@ def healthy(cluster: Cluster, *ranges: tuple[int, int, int]) -> list[bytes]:
     return sorted(value(partition, offset) for partition, *span in ranges for offset in range(*span))
 
 
+@pytest.mark.long
 def test_a_corrupt_batch_holds_up_the_rest_of_its_partition_only(tmp_path: Path) -> None:
     for name, cluster, ranges in (
         ("shared", shared(), [(1, 0, 4)]),
@@ -85,6 +86,7 @@ def test_a_corrupt_batch_holds_up_the_rest_of_its_partition_only(tmp_path: Path)
         assert_exact(cluster, folder)
 
 
+@pytest.mark.long
 def test_partitions_that_share_a_file_with_a_corrupt_one_are_exported_by_the_same_run(tmp_path: Path) -> None:
     """After others of the batch were committed: a table gets two commits."""
     for table in KINDS:

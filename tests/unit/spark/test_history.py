@@ -129,6 +129,7 @@ def test_each_batch_leads_to_the_versions_of_the_topic(tmp_path: Path, table: Ta
 
 
 @KINDS
+@pytest.mark.long
 def test_changes_that_are_divided_and_reduced_lead_to_the_same_versions(
     tmp_path: Path, table: TableOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -206,6 +207,7 @@ def test_a_crash_at_any_step_leads_to_the_versions_of_the_topic(tmp_path: Path, 
 
 
 @KINDS
+@pytest.mark.long
 def test_rows_of_a_topic_that_was_created_again_end_with_its_first_record(tmp_path: Path, table: TableOptions) -> None:
     topic = CompactedTopic(seed=4)
     topic.append(0, 30)

@@ -35,6 +35,7 @@ def task_of(folder: str, path: str, offsets: int) -> FileTask:
 @pytest.mark.parametrize(("count", "offsets", "is_here"), [
     (1, DRIVER_OFFSETS_MAX, True), (1, DRIVER_OFFSETS_MAX + 1, False), (2, 5, False),
 ])  # fmt: skip
+@pytest.mark.long
 def test_only_a_single_small_task_is_run_in_the_driver(
     tmp_path: os.PathLike[str], monkeypatch: pytest.MonkeyPatch, count: int, offsets: int, is_here: bool
 ) -> None:

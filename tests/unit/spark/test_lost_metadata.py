@@ -260,6 +260,7 @@ def test_a_commit_that_another_exporter_has_begun_is_not_passed_over(tmp_path: P
 
 
 @pytest.mark.parametrize("table", [ICEBERG, DELTA], ids=["iceberg", "delta"])
+@pytest.mark.long
 def test_a_commit_that_another_exporter_was_too_late_for_is_not_taken_for_a_lost_one(
     tmp_path: Path, table: TableOptions
 ) -> None:
@@ -389,6 +390,7 @@ def test_a_plan_of_another_export_is_not_carried_out(tmp_path: Path) -> None:
         run(lake.cluster, lake.target)
 
 
+@pytest.mark.long
 def test_a_lost_catalogue_is_made_again_from_the_metadata_of_its_table(tmp_path: Path) -> None:
     lake = Lake(tmp_path, ICEBERG)
     lake.remove("_kctl/catalog.db")

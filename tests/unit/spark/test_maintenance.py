@@ -104,6 +104,7 @@ def test_files_are_merged_and_what_was_replaced_is_removed(tmp_path: Path, kind:
 
 
 @TABLES
+@pytest.mark.long
 def test_what_is_young_or_may_be_published_yet_stays(tmp_path: Path, kind: TableKind) -> None:
     exported(tmp_path, kind)
     data = tmp_path / "orders" / "data"
@@ -160,6 +161,7 @@ def test_a_crash_at_any_step_leaves_the_rows(tmp_path: Path, kind: TableKind) ->
 
 
 @TABLES
+@pytest.mark.long
 def test_old_rows_are_removed_with_their_files(tmp_path: Path, kind: TableKind) -> None:
     cluster = Cluster(1)
     cluster.hours_per_offset = 24

@@ -397,6 +397,7 @@ def test_a_partition_for_almost_every_record_is_warned_about_once(
         (["DE", "FR", "ES"], 2, "country: more than 2 partitions in one file of the plan"),
     ],
 )
+@pytest.mark.long
 def test_records_without_a_possible_partition_fail_or_become_dead_letters(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -258,6 +258,7 @@ async def test_unused_transactional_ids_are_expired_periodically(loop: SimLoop) 
 
 
 @simulated
+@pytest.mark.long
 async def test_checks_of_many_ids_are_split_over_loop_turns(loop: SimLoop) -> None:
     host = await Host(loop).start()
     for number in range(1_200):

@@ -9,6 +9,8 @@ from __future__ import annotations
 import heapq
 from random import Random
 
+import pytest
+
 from kctl.records.batch import iterate_batches, iterate_records
 from kctl.records.control import ControlType, control_type
 from kctl.storage.config import LogConfig
@@ -89,6 +91,7 @@ class Reader:
 
 @for_rows("seed", range(20))
 @for_rows("segment_bytes", [1_000, 20_000, 1 << 30])
+@pytest.mark.long
 def test_reader_sees_committed_records_for_any_fetch_size(seed: int, segment_bytes: int) -> None:
     chance = Random(seed)
     written = Written(chance, transactions=60, segment_bytes=segment_bytes)
