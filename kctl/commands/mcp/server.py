@@ -29,7 +29,7 @@ from kctl.commands.frame.options.parameters import (
     repeats,
 )
 from kctl.commands.frame.root import NOUNS
-from kctl.commands.mcp.command import Confirmations, Outcome, run
+from kctl.commands.mcp.calls import Confirmations, Outcome, run
 from kctl.commands.mcp.roots import Roots
 from kctl.errors import UsageError
 from kctl.limits import Subject, bound

@@ -1,7 +1,4 @@
-"""The bytes of responses: the size of the frame, the header, and the body in the version of the request.
-
-Pure: no IO.
-"""
+"""The bytes of responses: the size of the frame, the header, and the body in the version of the request."""
 
 from __future__ import annotations
 

@@ -15,8 +15,8 @@ from jsonschema import Draft202012Validator
 
 from kctl.commands.frame.options.parameters import metavar_of
 from kctl.commands.frame.root import all_commands
-from kctl.commands.mcp import command
-from kctl.commands.mcp.command import (
+from kctl.commands.mcp import calls
+from kctl.commands.mcp.calls import (
     LIFETIME_S,
     PENDING_MAX,
     TOOL_MESSAGES_BYTES_MAX,
@@ -196,7 +196,7 @@ def run_program(monkeypatch: pytest.MonkeyPatch, tmp_path: Any, program: str, ti
     script.write_text(f"#!{sys.executable}\n{program}")
     script.chmod(0o700)
     monkeypatch.setattr(sys, "executable", str(script))
-    return asyncio.run(command.run(["topics", "list"], timeout_ms))
+    return asyncio.run(calls.run(["topics", "list"], timeout_ms))
 
 
 def test_output_messages_and_time_are_bounded(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
