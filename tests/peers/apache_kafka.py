@@ -144,6 +144,12 @@ def junit_jars() -> Path:
     return _fetched(cache_folder() / f"junit-{JUNIT_VERSION}", console)
 
 
+def mirror_maker_jars(version: str) -> Path:
+    """The folder with MirrorMaker 2 and the runtime of Connect, fetched if it is not there yet."""
+    folder = cache_folder() / f"apache-kafka-mirror-{version}"
+    return _fetched(folder, {"connect-mirror": version, "connect-runtime": version, "org.slf4j:slf4j-simple": "1.7.36"})
+
+
 def _broker_jars(version: str) -> Path:
     """The folder for a broker, which is a separate one before version 1 and from 4 on."""
     folder = cache_folder() / f"apache-kafka-broker-{version}"

@@ -1,0 +1,193 @@
+"""A cluster moves to another one while it is written to, and back: every record once, groups at the same record."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from tests.integration.cli.group_readers import ROOT, TIMEOUT_S
+from tests.peers import apache_kafka, moved_cluster, probe
+from tests.peers.forked_kctl import program, run_kctl
+from tests.peers.kctl_broker import kctl_broker
+
+KILLS = 4
+TOPICS = [(moved_cluster.HISTORY, 0), (moved_cluster.HISTORY, 1), ("prices", 0)]
+
+
+def kctl(*words: object, status: int = 0, stdin: bytes = b"") -> str:
+    ran = run_kctl(*map(str, words), stdin=stdin)
+    assert ran.returncode == status, (words, ran.stdout, ran.stderr)
+    return ran.stdout + ran.stderr
+
+
+def state(*words: object, status: int = 0) -> Any:
+    ran = run_kctl("migrate", *map(str, words), "--format", "json")
+    assert ran.returncode == status, (words, ran.stdout, ran.stderr)
+    return json.loads(ran.stdout)
+
+
+@contextmanager
+def started(plan: Path, output: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """`copy-start` as a process, which is killed at the end."""
+    words = [*program(), "migrate", "copy-start", "--plan", str(plan), "--yes", "--interval", "300ms"]
+    with output.open("ab") as stream:
+        process = subprocess.Popen(words, stdout=stream, stderr=stream, cwd=ROOT)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def fill(source: str, chance: random.Random) -> None:
+    at = ("--bootstrap-server", source)
+    kctl("topics", "create", moved_cluster.HISTORY, "--partitions", 2, "--set", "retention.ms=-1", *at)
+    kctl("topics", "create", "prices", "--set", "cleanup.policy=compact", *at)
+    moved_cluster.write(source, chance, 0, 3_000)
+    producer = Producer({"bootstrap.servers": source})
+    for number in range(60):
+        producer.produce("prices", f"p-{number}" if number % 7 else None, key=f"k-{number % 9}")
+    producer.flush(TIMEOUT_S)
+
+
+def place_groups(source: str, chance: random.Random) -> list[str]:
+    """Groups at the start, at the end, and at random offsets, some of which are those of markers."""
+    groups = [f"group-{number}" for number in range(6)]
+    ends = {tp: moved_cluster.end_offset(source, *tp) for tp in TOPICS}
+    for number, group in enumerate(groups):
+        places = {tp: (0, end)[number] if number < 2 else chance.randrange(end) for tp, end in ends.items()}
+        moved_cluster.commit(source, group, places)
+    return groups
+
+
+def check_equal(source: str, target: str) -> None:
+    for tp in TOPICS:
+        faults = moved_cluster.compare(moved_cluster.read(source, *tp), moved_cluster.read(target, *tp))
+        assert faults == (0, 0, 0), (tp, faults)
+
+
+def check_groups(source: str, target: str, groups: list[str]) -> None:
+    faults = moved_cluster.compare_groups(source, target, groups, TOPICS)
+    assert faults == (len(groups) * len(TOPICS), 0, 0, 0)
+
+
+def move_and_return(source: str, target: str, folder: Path, seed: int) -> None:
+    """The whole way of an operator, with SIGKILL while records are copied."""
+    chance = random.Random(seed)
+    folder.mkdir(exist_ok=True)
+    plan, output = folder / "move.json", folder / "start.output"
+    fill(source, chance)
+    groups = place_groups(source, chance)
+    quota = ("quotas", "alter", "--user", "shop", "--consumer-rate", "12345", "--yes", "--bootstrap-server", source)
+    has_quotas = run_kctl(*quota).returncode == 0  # since Kafka 2.6
+    sides = ("--from-cluster", source, "--to-cluster", target, "--output", plan)
+    planned = json.loads(run_kctl("migrate", "copy", "plan", *map(str, sides), "--format", "json").stdout)
+    assert {(row["kind"], row["name"], row["action"]) for row in planned} >= {
+        ("topic", moved_cluster.HISTORY, "create"),
+        ("group", "group-3", "carry"),
+        *([("quota", "user=shop", "alter")] if has_quotas else []),
+    }
+    by_plan = ("--plan", plan)
+    assert not state("copy-status", *by_plan, status=3)["ready"]
+
+    written = 3_000
+    for _ in range(KILLS):
+        before = 0
+        with started(plan, output) as process:
+            if run_kctl("topics", "describe", moved_cluster.HISTORY, "--bootstrap-server", target).returncode == 0:
+                before = moved_cluster.end_offset(target, *TOPICS[0])
+            moved_cluster.write(source, chance, written, 1_000)
+            written += 1_000
+            wanted = before + chance.randrange(1, 400)
+            probe.wait_until(
+                functools.partial(has_more_than, target, wanted), what="records in the target", timeout_s=TIMEOUT_S
+            )
+            process.send_signal(signal.SIGKILL)
+
+    with started(plan, output) as first:
+        probe.wait_until(
+            lambda: run_kctl("migrate", "copy-status", *map(str, by_plan)).returncode == 0,
+            what="a copy that is up to date",
+            timeout_s=TIMEOUT_S,
+        )
+        kctl("topics", "create", "later", "--partitions", 3, "--bootstrap-server", source)
+        kctl("topics", "alter", "prices", "--partitions", 2, "--bootstrap-server", source)
+        kctl(
+            "configs", "alter", "topic", "prices", "--set", "segment.ms=9999999", "--yes", "--bootstrap-server", source
+        )
+        with started(plan, output):
+            assert first.wait(TIMEOUT_S) == 1  # The second has taken over.
+            assert "another 'kctl migrate' copies the same clusters" in output.read_text()
+            probe.wait_until(
+                lambda: partitions_by_topic(plan) == {moved_cluster.HISTORY: 2, "later": 3, "prices": 2},
+                what="a topic and a partition that were added",
+                timeout_s=TIMEOUT_S,
+            )
+            text = kctl(
+                "configs", "describe", "topic", "prices", "--property", "segment.ms", "--bootstrap-server", target
+            )
+            assert "9999999" in text
+
+            moved = state("copy-cutover", *by_plan, "--yes", "--quiet-time", "100ms")
+    assert (moved["phase"], moved["ready"], moved["bootstrap"]) == ("cut over", True, target)
+    assert {row["status"] for row in moved["topics"]} == {"verified"}
+    check_equal(source, target)
+    check_groups(source, target, groups)
+    assert run_kctl("migrate", "copy-start", *map(str, by_plan), "--yes", "--once").returncode == 5
+
+    moved_cluster.write(target, chance, written, 500)
+    end = moved_cluster.end_offset(target, *TOPICS[0])
+    moved_cluster.commit(target, "group-4", {TOPICS[0]: chance.randrange(end - 100, end)})
+    returned = state("copy-back", *by_plan, "--yes", "--quiet-time", "100ms")
+    assert (returned["phase"], returned["bootstrap"]) == ("gone back", source)
+    check_equal(source, target)
+    check_groups(source, target, groups)
+
+    moved_cluster.write(source, chance, written + 500, 300)
+    moved_cluster.commit(source, "group-4", {TOPICS[0]: moved_cluster.end_offset(source, *TOPICS[0]) - 50})
+    kctl("migrate", "copy-start", *by_plan, "--yes", "--once")
+    check_equal(source, target)
+    check_groups(source, target, groups)
+
+
+def has_more_than(target: str, offset: int) -> bool:
+    described = run_kctl("topics", "describe", moved_cluster.HISTORY, "--bootstrap-server", target)
+    return described.returncode == 0 and moved_cluster.end_offset(target, *TOPICS[0]) > offset
+
+
+def partitions_by_topic(plan: Path) -> dict[str, int]:
+    ran = run_kctl("migrate", "copy-status", "--plan", plan, "--format", "json")
+    return {row["topic"]: row["partitions"] for row in json.loads(ran.stdout)["topics"]}
+
+
+@pytest.mark.long
+def test_a_cluster_moves_and_returns_with_each_record_once_although_the_copy_is_killed(tmp_path: Path) -> None:
+    seed = int(os.environ.get("KCTL_SEED", random.SystemRandom().randrange(1 << 32)))
+    sys.stderr.write(f"KCTL_SEED={seed}\n")
+    with kctl_broker(tmp_path / "old") as old, kctl_broker(tmp_path / "new") as new:
+        move_and_return(old.bootstrap, new.bootstrap, tmp_path, seed)
+
+
+@pytest.mark.jvm
+@pytest.mark.matrix
+@pytest.mark.parametrize("version", [apache_kafka.OLDEST_BROKER, apache_kafka.OLDEST_JUDGE])
+def test_a_cluster_of_apache_kafka_with_zookeeper_moves_to_kafka_4_and_returns(version: str, tmp_path: Path) -> None:
+    if reason := apache_kafka.why_not():
+        pytest.skip(reason)
+    with (
+        apache_kafka.apache_kafka(version, tmp_path / "old") as source,
+        apache_kafka.apache_kafka(apache_kafka.NEWEST_BROKER, tmp_path / "new") as target,
+    ):
+        move_and_return(source, target, tmp_path, 1)
