@@ -144,12 +144,6 @@ def junit_jars() -> Path:
     return _fetched(cache_folder() / f"junit-{JUNIT_VERSION}", console)
 
 
-def mirror_maker_jars(version: str) -> Path:
-    """The folder with MirrorMaker 2 and the runtime of Connect, fetched if it is not there yet."""
-    folder = cache_folder() / f"apache-kafka-mirror-{version}"
-    return _fetched(folder, {"connect-mirror": version, "connect-runtime": version, "org.slf4j:slf4j-simple": "1.7.36"})
-
-
 def _broker_jars(version: str) -> Path:
     """The folder for a broker, which is a separate one before version 1 and from 4 on."""
     folder = cache_folder() / f"apache-kafka-broker-{version}"
@@ -235,6 +229,16 @@ def streams_command(program: Path, args: Sequence[str | Path]) -> list[str]:
     """The command line that runs an application of Kafka Streams in a Java source file of these tests."""
     folder = _fetched(cache_folder() / f"kafka-streams-{NEWEST_BROKER}", {"kafka-streams": NEWEST_BROKER})
     return _java(folder, str(program), args, "ERROR")
+
+
+def mirror_maker_command(version: str, settings: Path) -> list[str]:
+    """The command line that runs MirrorMaker 2 (connect-mirror-maker) with these properties."""
+    folder = _fetched(
+        cache_folder() / f"apache-kafka-mirror-{version}",
+        {"connect-mirror": version, "connect-runtime": version, "org.slf4j:slf4j-simple": "1.7.36"},
+    )
+    flags = ("-Xmx512m", "-XX:+UseSerialGC", *java.UTF_8)
+    return _java(folder, "org.apache.kafka.connect.mirror.MirrorMaker", [settings], "ERROR", flags)
 
 
 def broker_command(version: str, program: str) -> list[str]:

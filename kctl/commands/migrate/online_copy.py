@@ -98,7 +98,7 @@ class Upkeep:
         is_due = now_ms() - self._settled_ms >= self.interval_ms
         if is_due:
             await self._carry_settings()
-        copied = await self.mirror.round()
+        copied = await self.mirror.round(looks=is_due)
         if is_due:
             await self.carry_groups()
             self._settled_ms = now_ms()

@@ -199,10 +199,15 @@ async def translate(mirror: Mirror, tp: TopicPartition, pair: Pair | None, offse
     sought = await anext(_records(mirror, tp, OffsetRange(offset, partition.position.offset)), None)
     if sought is None:
         return ends.end, True
+    nearer = partition.offset_map.pair_before(sought.offset)
+    if nearer is not None and nearer.source >= pair.source:
+        pair = nearer
+    if pair.source == sought.offset:
+        return pair.target, True
     number = 0
-    async for _ in _records(mirror, tp, OffsetRange(pair.source, offset)):
+    async for _ in _records(mirror, tp, OffsetRange(pair.source, sought.offset)):
         number += 1
-    limit = partition.offset_map.target_after(offset)
+    limit = partition.offset_map.target_after(sought.offset)
     copies = OffsetRange(max(pair.target, ends.start), ends.end if limit is None else limit + 1)
     match = None
     index = 0

@@ -171,16 +171,21 @@ class Mirror:
     _committed_ms: int = 0
     _refreshed_ms: int = 0
 
-    async def round(self) -> int:
+    async def round(self, *, looks: bool = True) -> int:
         """Copy what the source has now; return the number of records.  Raises KctlError.
 
-        After an error the next round begins with a new transaction, at what is committed.  The producer is fenced, and
-        the error is final, if another process has begun since.
+        With `looks` topics that are new are copied too.  After an error the next round begins with a new transaction,
+        at what is committed.  The producer is fenced, and the error is final (Superseded), if another process has begun
+        since.
         """
         try:
             if self._copier is None:
                 await self._begin()
-            await self.look()
+                looks = True
+            if looks:
+                await self.look()
+            else:
+                await self._read_ends()
             return await self._copy()
         except BaseException as error:
             self._copier = None

@@ -40,8 +40,15 @@ def state(*words: object, status: int = 0) -> Any:
 
 @contextmanager
 def started(plan: Path, output: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """`copy-start` as a process, which is killed at the end."""
+    """`copy-start` as a process."""
     words = [*program(), "migrate", "copy-start", "--plan", str(plan), "--yes", "--interval", "300ms"]
+    with running(words, output) as process:
+        yield process
+
+
+@contextmanager
+def running(words: list[str], output: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that is killed at the end."""
     with output.open("ab") as stream:
         process = subprocess.Popen(words, stdout=stream, stderr=stream, cwd=ROOT)
     try:
@@ -150,6 +157,13 @@ def move_and_return(source: str, target: str, folder: Path, seed: int) -> None:
     moved_cluster.write(target, chance, written, 500)
     end = moved_cluster.end_offset(target, *TOPICS[0])
     moved_cluster.commit(target, "group-4", {TOPICS[0]: chance.randrange(end - 100, end)})
+    before = moved_cluster.end_offset(source, *TOPICS[0])
+    words = [*program(), "migrate", "copy-back", "--plan", str(plan), "--yes", "--quiet-time", "10m"]
+    with running(words, output) as process:  # It waits when it has copied what there is.
+        probe.wait_until(
+            functools.partial(has_more_than, source, before), what="records that were copied back", timeout_s=TIMEOUT_S
+        )
+        process.send_signal(signal.SIGKILL)
     returned = state("copy-back", *by_plan, "--yes", "--quiet-time", "100ms")
     assert (returned["phase"], returned["bootstrap"]) == ("gone back", source)
     check_equal(source, target)
