@@ -63,6 +63,15 @@ class Sides(NamedTuple):
     source: Invocation
     target: Invocation
 
+    def change(self, run: Invocation, work: Callable[[ClusterClient, ClusterClient], Awaitable[T]]) -> T:
+        """Run work that changes the clusters; say what an interruption means.  Raises KctlError."""
+        run.changes = None
+        try:
+            return self.run(work)
+        except KeyboardInterrupt:
+            run.console.note("interrupted: what was copied is complete; the same command continues")
+            raise
+
     def run(self, work: Callable[[ClusterClient, ClusterClient], Awaitable[T]]) -> T:
         """Run work with clients of the source and of the target.  Raises KctlError."""
 

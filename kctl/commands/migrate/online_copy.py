@@ -197,7 +197,7 @@ def copy_start(
             await upkeep.run(once=once, patience_ms=patience)
         return await read_state_of(both, mirror)
 
-    state = both.run(work)
+    state = both.change(run, work)
     show_state(run, state)
     has_failed = any(topic.lag is None for topic in state.topics) or any(item.error for item in state.groups)
     return ExitStatus.FAILED if has_failed and not dry_run else ExitStatus.DONE

@@ -143,7 +143,7 @@ def copy_cutover(
         await mark_cut_over(mirror, both.plan.source_cluster)
         return _state(upkeep, CUT_OVER, [], verified, both.plan.target_servers)
 
-    state = both.run(work)
+    state = both.change(run, work)
     if dry_run:
         show_state(run, state)
         return ExitStatus.DONE if state.ready else ExitStatus.UNMET
@@ -208,7 +208,7 @@ def copy_back(
         await mark_gone_back(back, both.plan.source_cluster)
         return _state(upkeep, GONE_BACK, [], verified, both.plan.source_servers)
 
-    state = both.run(work)
+    state = both.change(run, work)
     if dry_run:
         show_state(run, state)
         return ExitStatus.DONE

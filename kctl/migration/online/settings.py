@@ -6,13 +6,14 @@ what it had before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import NamedTuple
 
 from kctl.admin.copy.targets import NOT_COPIED, plan_target
 from kctl.admin.security.acls import list_acls
-from kctl.admin.security.quotas import describe_quotas
+from kctl.admin.security.quotas import Entity, describe_quotas
 from kctl.admin.state.applying import NOT_AVAILABLE, Applying, export_state, read_state
 from kctl.admin.state.diff import PARTITIONS, REPLICATION_FACTOR, Action, Change, Kind, PresentState, differences
 from kctl.admin.state.document import DesiredState, DesiredTopic, UserKey
@@ -60,8 +61,8 @@ async def read_carried(source: ClusterClient, target: ClusterClient, selects: Ca
         assert planned.new is not None
         topics[name] = DesiredTopic(topic.partitions, planned.new.replication_factor, planned.new.configs)
         not_carried += _left_out(name, topic, planned.not_copied)
-    acls = None if exported.acls is None else [acl for acl in exported.acls if not _is_of_another(acl, selects)]
-    quotas = exported.quotas
+    acls, quotas = await _read_acls_and_quotas(source)  # An export does not tell none from not available.
+    acls = None if acls is None else [acl for acl in acls if not _is_of_another(acl, selects)]
     for kind, given in (("acls", acls), ("quotas", quotas)):
         if given and (reason := await _missing(target, kind)) is not None:
             not_carried.append(NotCarried(kind, "", None, None, reason))
@@ -78,6 +79,28 @@ async def read_carried(source: ClusterClient, target: ClusterClient, selects: Ca
         for key in users
     ]
     return Carried(DesiredState(topics, acls, quotas), not_carried, users)
+
+
+async def _read_acls_and_quotas(
+    source: ClusterClient,
+) -> tuple[list[AclBinding] | None, dict[Entity, Mapping[str, float]] | None]:
+    """Return the ACLs and quotas; None for what the cluster cannot have."""
+    acls, quotas = None, None
+    with _suppress_unavailable():
+        acls = await list_acls(source)
+    with _suppress_unavailable():
+        quotas = {quota.entity: quota.quotas for quota in (await describe_quotas(source))[0]}
+    return acls, quotas
+
+
+@contextmanager
+def _suppress_unavailable() -> Iterator[None]:
+    """Suppress the errors of clusters without ACLs or quotas."""
+    try:
+        yield
+    except ApiError as error:
+        if error.code not in NOT_AVAILABLE:
+            raise
 
 
 def _is_of_another(acl: AclBinding, selects: Callable[[str], bool]) -> bool:
@@ -105,13 +128,15 @@ async def _missing(target: ClusterClient, kind: str) -> str | None:
 
 async def plan_settings(target: ClusterClient, carried: Carried, before: DesiredState) -> list[Change]:
     """Return the changes that the target needs.  Raises ApiError and ClusterUnreachable."""
-    present = await read_state(target, carried.state)
+    now = carried.state
+    # Of ACLs and quotas the target is read if the source has any, or had.
+    acls = None if now.acls is None else [*now.acls, *(before.acls or ())]
+    quotas = None if now.quotas is None else {**(before.quotas or {}), **now.quotas}
+    present = await read_state(target, replace(now, acls=acls, quotas=quotas))
     changes = [
-        change
-        for change in differences(carried.state, present)
-        if change.item != REPLICATION_FACTOR and not change.is_removal
+        change for change in differences(now, present) if change.item != REPLICATION_FACTOR and not change.is_removal
     ]
-    return [*changes, *removals(before, carried.state, present)]
+    return [*changes, *removals(before, now, present)]
 
 
 def removals(before: DesiredState, now: DesiredState, present: PresentState) -> list[Change]:

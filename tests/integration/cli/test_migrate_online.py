@@ -99,6 +99,8 @@ def move_and_return(source: str, target: str, folder: Path, seed: int) -> None:
     groups = place_groups(source, chance)
     quota = ("quotas", "alter", "--user", "shop", "--consumer-rate", "12345", "--yes", "--bootstrap-server", source)
     has_quotas = run_kctl(*quota).returncode == 0  # since Kafka 2.6
+    acl = ("--allow-principal", "User:alice", "--topic", "prices", "--operation", "read", "--bootstrap-server", source)
+    has_acls = run_kctl("acls", "add", *acl, "--yes").returncode == 0  # with an authorizer
     sides = ("--from-cluster", source, "--to-cluster", target, "--output", plan)
     planned = json.loads(run_kctl("migrate", "copy", "plan", *map(str, sides), "--format", "json").stdout)
     assert {(row["kind"], row["name"], row["action"]) for row in planned} >= {
@@ -147,6 +149,26 @@ def move_and_return(source: str, target: str, folder: Path, seed: int) -> None:
             )
             assert "9999999" in text
 
+            if has_acls:
+                assert "User:alice" in kctl("acls", "list", "--bootstrap-server", target)
+                kctl("acls", "remove", *acl, "--yes")
+                kctl(
+                    "quotas",
+                    "alter",
+                    "--user",
+                    "shop",
+                    "--delete",
+                    "consumer_byte_rate",
+                    "--yes",
+                    "--bootstrap-server",
+                    source,
+                )
+                probe.wait_until(
+                    functools.partial(has_no_settings, target),
+                    what="the removal of an ACL and a quota",
+                    timeout_s=TIMEOUT_S,
+                )
+
             moved = state("copy-cutover", *by_plan, "--yes", "--quiet-time", "100ms")
     assert (moved["phase"], moved["ready"], moved["bootstrap"]) == ("cut over", True, target)
     assert {row["status"] for row in moved["topics"]} == {"verified"}
@@ -176,6 +198,11 @@ def move_and_return(source: str, target: str, folder: Path, seed: int) -> None:
     check_groups(source, target, groups)
 
 
+def has_no_settings(target: str) -> bool:
+    at = ("--bootstrap-server", target)
+    return "alice" not in kctl("acls", "list", *at) and "shop" not in kctl("quotas", "describe", *at)
+
+
 def has_more_than(target: str, offset: int) -> bool:
     described = run_kctl("topics", "describe", moved_cluster.HISTORY, "--bootstrap-server", target)
     return described.returncode == 0 and moved_cluster.end_offset(target, *TOPICS[0]) > offset
@@ -190,7 +217,14 @@ def partitions_by_topic(plan: Path) -> dict[str, int]:
 def test_a_cluster_moves_and_returns_with_each_record_once_although_the_copy_is_killed(tmp_path: Path) -> None:
     seed = int(os.environ.get("KCTL_SEED", random.SystemRandom().randrange(1 << 32)))
     sys.stderr.write(f"KCTL_SEED={seed}\n")
-    with kctl_broker(tmp_path / "old") as old, kctl_broker(tmp_path / "new") as new:
+    properties = {
+        "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+        "super.users": "User:ANONYMOUS",
+    }
+    with (
+        kctl_broker(tmp_path / "old", properties=properties) as old,
+        kctl_broker(tmp_path / "new", properties=properties) as new,
+    ):
         move_and_return(old.bootstrap, new.bootstrap, tmp_path, seed)
 
 
