@@ -68,10 +68,14 @@ def committed(bootstrap: str, group: str, tps: list[tuple[str, int]]) -> dict[tu
 
 
 def end_offset(bootstrap: str, topic: str, partition: int) -> int:
-    """The high watermark."""
+    """The high watermark; 0 for a topic that does not exist."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "ends"})
-    _, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=TIMEOUT_S)
-    consumer.close()
+    try:
+        if topic not in consumer.list_topics(timeout=TIMEOUT_S).topics:
+            return 0
+        _, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=TIMEOUT_S)
+    finally:
+        consumer.close()
     return int(end)
 
 
