@@ -231,6 +231,16 @@ def streams_command(program: Path, args: Sequence[str | Path]) -> list[str]:
     return _java(folder, str(program), args, "ERROR")
 
 
+def mirror_maker_command(version: str, settings: Path) -> list[str]:
+    """The command line that runs MirrorMaker 2 (connect-mirror-maker) with these properties."""
+    folder = _fetched(
+        cache_folder() / f"apache-kafka-mirror-{version}",
+        {"connect-mirror": version, "connect-runtime": version, "org.slf4j:slf4j-simple": "1.7.36"},
+    )
+    flags = ("-Xmx512m", "-XX:+UseSerialGC", *java.UTF_8)
+    return _java(folder, "org.apache.kafka.connect.mirror.MirrorMaker", [settings], "ERROR", flags)
+
+
 def broker_command(version: str, program: str) -> list[str]:
     """The command line that runs the program in a Java source file with the classes of a broker of that version."""
     return _java(_broker_jars(version), program, [], "ERROR")

@@ -113,8 +113,8 @@ MISSING = {
         *SINCE_KAFKA_4_1,
         *HAND_WRITTEN,
     },
-    # Kafka has a class for each of its kinds of keys.
-    TOOLS_FOR_NEWEST: {"ConsumerGroupKey", "ConsumerGroupMemberKey"},
+    # Kafka has a class for each of its kinds of keys; the record came with 4.4.
+    TOOLS_FOR_NEWEST: {"ConsumerGroupKey", "ConsumerGroupMemberKey", "UnregisterControllerRecord"},
 }
 """What that version of Kafka does not support, or not in all of our versions."""
 

@@ -13,10 +13,12 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple
 
 from kctl.admin.records.selection import RecordFilter
+from kctl.admin.topics.configs import ConfigResource, ResourceType, describe_configs
 from kctl.admin.topics.offsets import OffsetRange, offset_ranges
 from kctl.client.consuming.consumer import Consumer
 from kctl.client.consuming.list_offsets import IsolationLevel
-from kctl.errors import KctlError
+from kctl.client.outcome import Outcome
+from kctl.errors import ApiError, KctlError
 from kctl.limits import Subject, bound
 from kctl.output.quantities import counted
 
@@ -37,8 +39,37 @@ KEYS_MAX = bound(
 )
 
 
+_CLEANUP_POLICY, _TIMESTAMP_TYPE = "cleanup.policy", "message.timestamp.type"
+
+
 class NotComparable(KctlError):
     """The records of a partition cannot be compared with those of its copy."""
+
+
+class Kind(NamedTuple):
+    """How a topic is compared with its copy."""
+
+    is_compacted: bool
+    """Whether one of them is compacted, so that only the last values of keys are."""
+    with_times: bool
+    """Whether the copy keeps timestamps."""
+
+
+async def read_kind(source: ClusterClient, topic: str, target: ClusterClient, copy: str) -> Kind:
+    """Return how a topic is compared with its copy.  Raises ApiError and ClusterUnreachable."""
+    of_source, of_target = await _properties(source, topic), await _properties(target, copy)
+    is_compacted = any("compact" in values.get(_CLEANUP_POLICY, "") for values in (of_source, of_target))
+    return Kind(is_compacted, of_target.get(_TIMESTAMP_TYPE) != "LogAppendTime")
+
+
+async def _properties(client: ClusterClient, topic: str) -> dict[str, str]:
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    entries = (await describe_configs(client, [resource], names=[_CLEANUP_POLICY, _TIMESTAMP_TYPE], synonyms=False))[
+        resource
+    ]
+    if isinstance(entries, Outcome):
+        raise ApiError(entries.error, f"the properties of {topic}: {entries.message}")
+    return {entry.name: entry.value or "" for entry in entries}
 
 
 class Side(NamedTuple):

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from kctl.admin.copy.kept_progress import ProgressMark
 from kctl.admin.groups.offsets import commit_offsets
 from kctl.client.consuming.committed_offsets import CommittedOffset
 from kctl.client.consuming.consumer import Consumer
@@ -25,7 +26,8 @@ from kctl.model import TopicPartition
 from kctl.system.reference_cycles import copy_of
 
 if TYPE_CHECKING:
-    from kctl.admin.copy.groups import CopiedGroups
+    from kctl.admin.copy.groups import CopiedGroups, OffsetTranslation
+    from kctl.admin.copy.stretches import OffsetMap
     from kctl.admin.records.selection import RecordFilter
     from kctl.client.cluster import ClusterClient
     from kctl.client.consuming.list_offsets import IsolationLevel
@@ -55,6 +57,8 @@ CHECKPOINT_MS = 1_000
 """How often progress is committed, and how long a transaction is open."""
 FETCH_BYTES_MIN = 64 << 10
 AFTER_INTERRUPT_S = 5.0
+COMMITTED_AT_ONCE = 200
+"""Offsets in one request: with marks of 4 KiB they are less than a message may have (1 MB)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,7 @@ class CopyPlan:
     """The source, the target and the selected records of a copy."""
 
     target: str
+    """The topic to write to; "" for the topic of the same name as each one that is read."""
     bounds: Mapping[TopicPartition, tuple[int, int]]
     """Source offsets [start, end)."""
     records: RecordFilter
@@ -72,11 +77,11 @@ class CopyPlan:
     isolation: IsolationLevel
     progress_group: str | None = None
     progress_topic: str = ""
-    """The topic whose partitions the committed offsets of the group name."""
+    """The topic whose partitions the committed offsets of the group name; "" for that of each partition."""
     positions: Mapping[TopicPartition, Position] = field(default_factory=dict)
     """Where partitions are continued, with the leader epoch of the last record before."""
-    mark: str = ""
-    """The metadata of the committed offsets of the group; see kctl.admin.copy.kept_progress."""
+    marks: Mapping[str, ProgressMark] = field(default_factory=dict)
+    """By source topic, the metadata of the committed offsets of the group; see kctl.admin.copy.kept_progress."""
     begins: Mapping[TopicPartition, int] = field(default_factory=dict)
     """Offsets of groups before these have no translation, because the records there were not copied by this plan."""
 
@@ -124,17 +129,24 @@ class Copier:
         partitioner: Partitioner | None = None,
         transaction: Transaction | None = None,
         groups: CopiedGroups | None = None,
+        offset_maps: Mapping[TopicPartition, OffsetMap] | None = None,
         pacer: Pacer | None = None,
     ) -> None:
-        """`target` None: counts the records without writing.  `groups` require that partitions are kept.
+        """`target` None: counts the records without writing.  `groups` and `offset_maps` require that partitions are
+        kept.
 
-        `pacer` is given by several copies that share the rate of their plans.
+        `offset_maps` get the offsets of what is stored, and become part of the progress.  `pacer` is given by several
+        copies that share the rate of their plans.
         """
         self.plan = plan
         self.counts = CopyCounts({tp: CopiedPartition(start) for tp, (start, _) in plan.bounds.items()})
         self._limits = _fetch_limits(limits, plan.bytes_per_s)
         self._groups = groups
-        self._translations = groups.translations if groups is not None else {}
+        self._offset_maps = offset_maps if offset_maps is not None else {}
+        self._followers: Mapping[TopicPartition, OffsetTranslation | OffsetMap] = self._offset_maps
+        """What is told which records were sent and stored, by source partition."""
+        if groups is not None:
+            self._followers = groups.translations
         self._source = source
         self._target = target
         self._transaction = transaction
@@ -162,6 +174,20 @@ class Copier:
         except BaseException as error:
             await self._stop(error)
             raise
+
+    def continue_with(self, plan: CopyPlan, committed: Mapping[TopicPartition, int]) -> None:
+        """Set the bounds of the next `run`, by the same producer: its sequence numbers go on.
+
+        `committed` are the offsets that need no commit before a partition has got further.
+        """
+        self.plan = plan
+        self.counts = CopyCounts({tp: CopiedPartition(start) for tp, (start, _) in plan.bounds.items()})
+        self._committed = dict(committed)
+        self._consumer = None
+
+    def position(self, tp: TopicPartition) -> Position:
+        """Return where a partition of the plan would be continued."""
+        return self._commit_of(tp).position._replace(is_of_record=True)
 
     async def _read(self) -> None:
         positions = self.plan.positions
@@ -217,10 +243,10 @@ class Copier:
     async def _send(self, tp: TopicPartition, record: Record) -> None:
         if self._producer is None:
             return
-        if (translation := self._translations.get(tp)) is not None:
-            translation.sent(record.offset)
+        if (follower := self._followers.get(tp)) is not None:
+            follower.sent(record.offset)
         await self._producer.send(
-            self.plan.target,
+            self.plan.target or tp.topic,
             record.value,
             key=record.key,
             headers=record.headers,
@@ -240,10 +266,12 @@ class Copier:
     def _delivered(self, delivery: Delivery) -> None:
         if delivery.error is not None:
             self._failure = self._failure or delivery.error
-        elif self._translations:
-            source = TopicPartition(next(iter(self.plan.bounds)).topic, delivery.tp.partition)
-            if (translation := self._translations.get(source)) is not None:
-                translation.delivered(delivery.base_offset, delivery.count)
+        elif self._followers:
+            source = delivery.tp
+            if self.plan.target:
+                source = TopicPartition(next(iter(self.plan.bounds)).topic, source.partition)
+            if (follower := self._followers.get(source)) is not None:
+                follower.delivered(delivery.base_offset, delivery.count)
 
     def _raise_failure(self) -> None:
         if self._failure is not None:
@@ -270,16 +298,24 @@ class Copier:
         group = self.plan.progress_group
         moved = {tp: offset for tp, offset in self.counts.positions.items() if self._committed.get(tp) != offset}
         if group is not None and moved:
-            committed = {TopicPartition(self.plan.progress_topic, tp.partition): self._commit_of(tp) for tp in moved}
-            if self._transaction is not None:
-                await self._transaction.add_offsets(GroupMetadata(group), committed)
-            else:
-                for outcome in (await commit_offsets(self._target, group, committed)).values():
-                    if not outcome.is_done:
-                        raise ApiError(outcome.error, f"group '{group}', {outcome.name}: {outcome.message}")
+            tps = sorted(moved)
+            for first in range(0, len(tps), COMMITTED_AT_ONCE):
+                await self._commit_some(group, tps[first : first + COMMITTED_AT_ONCE])
         if self._transaction is not None:
             await self._transaction.commit()
         self._committed.update(moved)
+
+    async def _commit_some(self, group: str, tps: Collection[TopicPartition]) -> None:
+        assert self._target is not None
+        committed = {
+            TopicPartition(self.plan.progress_topic or tp.topic, tp.partition): self._commit_of(tp) for tp in tps
+        }
+        if self._transaction is not None:
+            await self._transaction.add_offsets(GroupMetadata(group), committed)
+            return
+        for outcome in (await commit_offsets(self._target, group, committed)).values():
+            if not outcome.is_done:
+                raise ApiError(outcome.error, f"group '{group}', {outcome.name}: {outcome.message}")
 
     def _commit_of(self, tp: TopicPartition) -> CommittedOffset:
         """Return the progress of a partition: its offset, the leader epoch of the last record before, and the mark."""
@@ -287,7 +323,10 @@ class Copier:
         offset = self.counts.partitions[tp].position
         if offset != position.offset:
             position = Position(offset) if self._consumer is None else self._consumer.history.position(tp, offset)
-        return CommittedOffset(offset, position.leader_epoch if position.is_of_record else NO_EPOCH, self.plan.mark)
+        epoch = position.leader_epoch if position.is_of_record else NO_EPOCH
+        offset_map = self._offset_maps.get(tp)
+        mark = self.plan.marks.get(tp.topic, ProgressMark())
+        return CommittedOffset(offset, epoch, mark.text(() if offset_map is None else offset_map.stretches))
 
     async def _stop(self, error: BaseException) -> None:
         """After an interruption: completes what was sent, or aborts the transaction, if that is possible quickly."""

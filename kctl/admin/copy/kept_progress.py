@@ -10,11 +10,12 @@ that nothing has been written yet.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 from uuid import UUID
 
+from kctl.admin.copy.stretches import OffsetMap, Stretch, flattened, parse_stretches
 from kctl.client.cluster import ClusterClient
 from kctl.client.consuming.committed_offsets import CommittedOffset
 from kctl.client.consuming.positions import Divergence, Position, check_positions
@@ -24,7 +25,9 @@ from kctl.output.documents import read_json
 
 _KEY = "kctl_progress"
 _VERSION = 1
-_MARK_LENGTH_MAX = 1_000
+_STRETCHES = "stretches"
+_MARK_LENGTH_MAX = 4_096
+"""offset.metadata.max.bytes of Kafka."""
 
 
 class ProgressMark(NamedTuple):
@@ -36,6 +39,10 @@ class ProgressMark(NamedTuple):
     """The id of the topic that is written."""
     source_cluster: str = ""
     target_cluster: str = ""
+    phase: str = ""
+    """The phase of a migration that the copy is a part of; "" while it goes on."""
+    time_ms: int = 0
+    """When a migration has last read what it is to copy."""
     partitions: int = 0
     """How many partitions the source had: those with a larger number were added later and have no progress yet."""
 
@@ -50,27 +57,42 @@ class ProgressMark(NamedTuple):
     ) -> Self:
         """Return the mark of a run between these topics as they are now."""
         ids = ["" if topic_id == ZERO_UUID else uuid_text(topic_id) for topic_id in (source, target)]
-        return cls(ids[0], ids[1], source_cluster or "", target_cluster or "", partitions)
+        return cls(ids[0], ids[1], source_cluster or "", target_cluster or "", partitions=partitions)
 
-    def text(self) -> str:
-        """As metadata of a commit."""
-        return json.dumps({_KEY: _VERSION, **self._asdict()}, separators=(",", ":"))
+    def text(self, stretches: Sequence[Stretch] = ()) -> str:
+        """As metadata of a commit, with the stretches of a partition that offsets of groups are translated by."""
+        fields: dict[str, object] = {_KEY: _VERSION, **self._asdict()}
+        if stretches:
+            fields[_STRETCHES] = flattened(stretches)
+        return json.dumps(fields, separators=(",", ":"))
 
 
 def parse_mark(metadata: str) -> ProgressMark | None:
     """Return the mark in the metadata of a commit; None if another program, or an earlier version, has committed."""
+    fields = _fields_in(metadata)
+    if fields is None:
+        return None
+    known = {
+        name: fields[name]
+        for name, default in ProgressMark._field_defaults.items()
+        if name in fields and type(fields[name]) is type(default)
+    }
+    return ProgressMark(**known)
+
+
+def parse_offset_map(metadata: str) -> OffsetMap:
+    """Return the stretches in the metadata of a commit; an empty map if it has none."""
+    return OffsetMap(parse_stretches((_fields_in(metadata) or {}).get(_STRETCHES)))
+
+
+def _fields_in(metadata: str) -> dict[str, Any] | None:
     if _KEY not in metadata or len(metadata) > _MARK_LENGTH_MAX:
         return None
     try:
         fields: Any = read_json(metadata)
     except UsageError:
         return None
-    if not isinstance(fields, dict) or fields.get(_KEY) != _VERSION:
-        return None
-    texts = {name: fields.get(name) for name in ProgressMark._fields[:-1]}
-    partitions = fields.get("partitions")
-    known = {name: text for name, text in texts.items() if isinstance(text, str)}
-    return ProgressMark(**known, partitions=partitions if isinstance(partitions, int) else 0)
+    return fields if isinstance(fields, dict) and fields.get(_KEY) == _VERSION else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -314,7 +314,7 @@ async def _plan(
         progress_group=copying.resume_group,
         progress_topic=topics.progress_topic,
         positions=positions,
-        mark=topics.mark.text(),
+        marks={copying.source: topics.mark},
         begins=begins,
     )
 

@@ -5,12 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from kctl.admin.copy.comparing import NotComparable, Side, compare, stable_ranges
-from kctl.admin.topics.configs import ConfigResource, ResourceType, describe_configs
+from kctl.admin.copy.comparing import NotComparable, Side, compare, read_kind, stable_ranges
 from kctl.admin.topics.offsets import START, OffsetRange, offset_ranges
 from kctl.client.consuming.list_offsets import IsolationLevel
-from kctl.client.outcome import Outcome
-from kctl.errors import ApiError
 from kctl.model import TopicPartition
 
 if TYPE_CHECKING:
@@ -20,8 +17,6 @@ if TYPE_CHECKING:
     from kctl.client.cluster import ClusterClient
     from kctl.client.consuming.fetching.batches import FetchLimits
     from kctl.commands.copy.running import Copying
-
-_CLEANUP_POLICY, _TIMESTAMP_TYPE = "cleanup.policy", "message.timestamp.type"
 
 
 class Verified(NamedTuple):
@@ -63,7 +58,8 @@ class Verification:
         """Compare the records before these positions with the copy.  Raises ApiError and ClusterUnreachable."""
         compared, deleted = 0, []
         try:
-            is_compacted, with_times = await self._properties()
+            topic = next(iter(self.plan.bounds)).topic
+            is_compacted, with_times = await read_kind(self.source, topic, self.target, self.plan.target)
             for source, target in await self._sides(positions):
                 partition = await compare(source, target, is_compacted=is_compacted, with_times=with_times)
                 compared += partition.records
@@ -104,20 +100,3 @@ class Verification:
             )
             sides.append((source, target))
         return sides
-
-    async def _properties(self) -> tuple[bool, bool]:
-        """Return whether one of the topics is compacted, and whether the copy keeps timestamps."""
-        of_source = await _values(self.source, next(iter(self.plan.bounds)).topic)
-        of_target = await _values(self.target, self.plan.target)
-        is_compacted = any("compact" in values.get(_CLEANUP_POLICY, "") for values in (of_source, of_target))
-        return is_compacted, of_target.get(_TIMESTAMP_TYPE) != "LogAppendTime"
-
-
-async def _values(client: ClusterClient, topic: str) -> dict[str, str]:
-    resource = ConfigResource(ResourceType.TOPIC, topic)
-    entries = (await describe_configs(client, [resource], names=[_CLEANUP_POLICY, _TIMESTAMP_TYPE], synonyms=False))[
-        resource
-    ]
-    if isinstance(entries, Outcome):
-        raise ApiError(entries.error, f"the properties of {topic}: {entries.message}")
-    return {entry.name: entry.value or "" for entry in entries}

@@ -75,6 +75,8 @@ class LazyGroup(typer.core.TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Move common options in front of a noun or verb behind it.  Raises UsageError for an unknown name."""
         leading, name, rest = split_leading(args)
+        if name not in self.members and rest and f"{name}-{rest[0]}" in self.members:
+            name, rest = f"{name}-{rest[0]}", rest[1:]  # `copy plan` is copy-plan
         if name == "help" and ctx.parent is None:
             return self.parse_args(ctx, [*leading, *rest, "--help"])
         if name in self.members:

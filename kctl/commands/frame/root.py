@@ -87,7 +87,8 @@ WORK: dict[str, dict[str, Member]] = {
         "reassign": Member("kctl.commands.reassign", "Move partitions to other brokers."),
         "elect": Member("kctl.commands.elect", "Elect leaders of partitions."),
         "migrate": Member(
-            "kctl.commands.migrate", "Convert a stopped cluster from ZooKeeper to KRaft directories, and back."
+            "kctl.commands.migrate",
+            "Move from ZooKeeper to KRaft and back: convert a stopped cluster, or copy a running one.",
         ),
     },
     "Offline files": {

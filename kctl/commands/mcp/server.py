@@ -92,11 +92,11 @@ NOT_OFFERED = {
         *("reassign execute", "reassign status", "reassign verify", "reassign cancel", "cluster maintenance"),
         *("topics set-replication", "cluster add-broker", "cluster remove-broker"),
         *("plan", "apply"),
-        "migrate check",
+        *("migrate check", "migrate copy-plan", "migrate copy-status", "migrate copy-cutover", "migrate copy-back"),
         *("migrate inventory", "migrate plan", "migrate convert", "migrate revert", "migrate verify", "migrate rescue"),
         *("profile add", "profile list", "profile remove", "profile rename", "profile show", "profile use"),
     ),
-    "it runs until it is stopped": ("top", "metrics serve", "registry serve"),
+    "it runs until it is stopped": ("top", "metrics serve", "registry serve", "migrate copy-start"),
     "it may load the cluster heavily": (
         "perf consume",
         "perf latency",

@@ -19,6 +19,7 @@ from kctl.records.internal.metadata_records import (
     decode_cluster_metadata,
     decode_quorum_control,
 )
+from kctl.records.internal.topics import UnknownRecordType
 from kctl.storage.files import Files
 from kctl.storage.names import LOG_SUFFIX, parse_metadata_snapshot_name, parse_offset_file_name
 
@@ -64,11 +65,19 @@ class MetadataLog:
 
 
 def read_metadata_log(files: Files, metadata_dir: str) -> MetadataLog:
-    """Return what the metadata log of a controller contains.  Raises UsageError and OSError."""
+    """Return what the metadata log of a controller contains.  Raises UsageError and OSError.
+
+    A type of record that is not known is refused: nobody can say whether ZooKeeper would need what it changes.
+    """
     folder = f"{metadata_dir}/{METADATA_FOLDER}"
     reading = _Reading(files, folder)
     try:
         image = replay(reading.messages())
+    except UnknownRecordType as error:
+        raise UsageError(
+            f"{folder} has records of type {error.number}, which a newer Kafka has written and this kctl does not know:"
+            " what they have changed would be lost; a newer kctl is needed"
+        ) from None
     except (CorruptBatch, MalformedRequest, KeyError) as error:
         raise UsageError(
             f"{folder}: {type(error).__name__}: {error}; start and stop the controller once, or use that of another one"

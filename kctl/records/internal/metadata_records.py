@@ -315,6 +315,13 @@ class RegisterControllerRecord:
 
 
 @data(versions="0", flexible="0+")
+class UnregisterControllerRecord:
+    """The registration of a controller was removed.  Since Kafka 4.4 (KIP-1312)."""
+
+    controller_id: int = int32()
+
+
+@data(versions="0", flexible="0+")
 class ClearElrRecord:
     """The eligible leader replicas of a topic, or of all topics when the name is empty, were cleared."""
 
@@ -348,6 +355,7 @@ CLUSTER_METADATA_TYPES: dict[int, type] = {
     26: RemoveDelegationTokenRecord,
     27: RegisterControllerRecord,
     28: ClearElrRecord,
+    29: UnregisterControllerRecord,
 }
 """Classes by record type."""
 

@@ -235,6 +235,14 @@ def encode_framed(types: Mapping[int, type], message: object, version: int) -> b
     return uvarint(FRAME_VERSION) + uvarint(number) + uvarint(version) + encode_message(message, version)
 
 
+class UnknownRecordType(MalformedRequest):
+    """A record of a newer Kafka."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"unknown record type {number}")
+        self.number = number
+
+
 def decode_framed(types: Mapping[int, type], value: bytes) -> Framed:
     """Decode a value; `types` are the classes by type number.  Raises MalformedRequest."""
     view = memoryview(value)
@@ -248,7 +256,7 @@ def decode_framed(types: Mapping[int, type], value: bytes) -> Framed:
         raise MalformedRequest(f"frame version is {frame_version}, expected {FRAME_VERSION}")
     cls = types.get(number)
     if cls is None:
-        raise MalformedRequest(f"unknown record type {number}")
+        raise UnknownRecordType(number)
     if version not in definition_of(cls).versions:
         raise MalformedRequest(f"unknown version {version} of {cls.__name__}")
     message: Any

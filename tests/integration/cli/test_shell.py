@@ -88,18 +88,19 @@ CHANGES_ELSEWHERE = {
     "tables import",
     "registry register",
     "registry delete",
+    *("migrate copy-start", "migrate copy-cutover", "migrate copy-back"),
 }
-"""Commands that need several brokers, a KRaft cluster, SASL, an export or a schema registry:
-tests/unit/commands/test_interruptions.py, and for the first and the last test_roll.py, tests/integration/spark and
-tests/unit/commands/test_registry.py.
+"""Commands that need several brokers, a KRaft cluster, SASL, an export, a schema registry or a second cluster:
+tests/unit/commands/test_interruptions.py, and for the first and the last test_roll.py, tests/integration/spark,
+tests/unit/commands/test_registry.py and test_migrate_online.py.
 """
 QUERIES_ELSEWHERE = {
     *("doctor", "groups lag", "groups history", "metrics show"),
     *("registry list", "registry describe", "registry check"),
-    *("groups tasks", "groups topology", "migrate check"),
+    *("groups tasks", "groups topology", "migrate check", "migrate copy-status"),
 }
 """What they show depends on the time; or they need a schema registry (tests/unit/commands/test_registry.py), a streams
-group (test_groups_of_kafka_4.py) or a ZooKeeper (test_migrate_check.py).
+group (test_groups_of_kafka_4.py), a ZooKeeper (test_migrate_check.py) or a second cluster (test_migrate_online.py).
 """
 UNKNOWN = [
     *("topics describe nope", "topics alter nope --partitions 5", "topics delete nope --yes"),

@@ -327,6 +327,23 @@ def test_a_metadata_log_has_its_state_its_end_and_the_voters() -> None:
         read_metadata_log(files, "/a")
 
 
+def test_records_of_4_4_are_read_and_those_of_unknown_types_are_refused() -> None:
+    """UnregisterControllerRecord has type 29 in Kafka 4.4: metadata/src/main/resources/common/metadata."""
+    files, _ = _node_of_4()
+    segment = f"/a/{METADATA_FOLDER}/{1:020d}.log"
+    before = files.read(segment)
+
+    def append(value: bytes) -> None:
+        batch = build_batch([Record(0, 1, None, value, ())], base_offset=3, leader_epoch=3)
+        files.write_atomically(segment, before + batch)
+
+    append(bytes.fromhex("011d000000000900"))  # frame version 1, type 29, version 0, controller 9, no tagged fields
+    assert read_metadata_log(files, "/a").end == LogEnd(3, 4)
+    append(bytes.fromhex("011e000000000900"))
+    with pytest.raises(UsageError, match=r"type 30.*a newer kctl is needed"):
+        read_metadata_log(files, "/a")
+
+
 def test_a_metadata_log_is_carried_only_if_it_has_all_that_was_committed() -> None:
     controllers = frozenset({1, 2, 3})
     log = MetadataLog(Image(), LogEnd(5, 700), frozenset())
