@@ -82,14 +82,14 @@ def submit(commands: Sequence[Sequence[str]], scratch: Path, *words: str) -> lis
     program = Path(pyspark.__file__).parent / "bin" / "spark-submit"
     arguments = [
         *(
-            program,
+            str(program),
             "--conf",
             f"spark.driver.extraJavaOptions={JVM_FLAGS} {use_option()}",
             "--conf",
             "spark.ui.enabled=false",
         ),
         *("--conf", f"spark.pyspark.python={sys.executable}", "--conf", "spark.driver.host=127.0.0.1", *words),
-        *(Path(__file__).with_name("spark_exports.py"), scratch / "commands.json"),
+        *(str(Path(__file__).with_name("spark_exports.py")), str(scratch / "commands.json")),
     ]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3]), "SPARK_LOCAL_IP": "127.0.0.1"}
     done = subprocess.run(
@@ -100,12 +100,13 @@ def submit(commands: Sequence[Sequence[str]], scratch: Path, *words: str) -> lis
     return results
 
 
-def compare_engines(topic: Topic, orders: Topic, cases: Sequence[Case], tmp_path: Path, *words: str) -> None:
+def compare_engines(topics: tuple[Topic, Topic], cases: Sequence[Case], tmp_path: Path, *words: str) -> None:
     """Run the cases by both engines, and compare documents and rows.
 
     The exports are of changes, or without DEBEZIUM of orders; both topics have bad records.  `words` are for
     spark-submit.
     """
+    topic, orders = topics
     database = Database(topic)
     database.change(120)
     topic.produce({"key": b'{"id": 1}', "value": value, "partition": 1} for value in (b"{", b'{"op": "?"}'))
@@ -158,8 +159,8 @@ def compare_engines(topic: Topic, orders: Topic, cases: Sequence[Case], tmp_path
 
 @LOCAL
 def test_spark_has_the_rows_of_the_local_engine(kctl_bootstrap: str, make_topic: MakeTopic, tmp_path: Path) -> None:
-    topics = (make_topic(kctl_bootstrap, 2, suffix) for suffix in ("", "-orders"))
-    compare_engines(*topics, USUAL, tmp_path, "--master", "local[2]")
+    topics = make_topic(kctl_bootstrap, 2), make_topic(kctl_bootstrap, 2, "-orders")
+    compare_engines(topics, USUAL, tmp_path, "--master", "local[2]")
 
 
 @LOCAL
@@ -167,7 +168,7 @@ def test_spark_has_the_rows_of_the_local_engine(kctl_bootstrap: str, make_topic:
 def test_several_executors_have_the_rows_of_the_local_engine(
     kctl_bootstrap: str, make_topic: MakeTopic, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    topics = (make_topic(kctl_bootstrap, 2, suffix) for suffix in ("", "-orders"))
+    topics = make_topic(kctl_bootstrap, 2), make_topic(kctl_bootstrap, 2, "-orders")
     with spark_cluster(tmp_path_factory.mktemp("cluster"), workers=2) as cluster:
         words = ("--master", cluster.master, "--conf", "spark.executor.memory=512m")
-        compare_engines(*topics, (*USUAL, *MORE), tmp_path, *words)
+        compare_engines(topics, (*USUAL, *MORE), tmp_path, *words)
