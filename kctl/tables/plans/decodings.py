@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from kctl.client.registry.schema import Schema, SchemaError
 from kctl.errors import UsageError
-from kctl.tables.exec.schema import avro_columns, connect_types
+from kctl.tables.exec.schema import avro_columns, connect_types, logical_types
 from kctl.tables.exec.schema.changes import DELETED, NotAChange, change_of, payload_of, row_schema, row_type
 from kctl.tables.exec.schema.column_types import (
     NO_ID,
@@ -155,6 +155,8 @@ class DecodingOptions:
     value: FieldOptions = field(default_factory=lambda: FieldOptions(name="value"))
     keeps_bad: bool = False
     """--on-bad-record dead-letter."""
+    logical_columns: frozenset[str] = logical_types.PORTABLE
+    """The columns that logical types of Avro have in the table."""
 
     @property
     def fields(self) -> tuple[FieldOptions, FieldOptions]:
@@ -206,7 +208,7 @@ def decide(
     for field_options in options.fields:
         types: dict[str, Type] = {}
         for topic in topics:
-            decoding = _decoding(field_options, topic, registry, sample_of)
+            decoding = _decoding(options, field_options, topic, registry, sample_of)
             before = getattr(held[topic], field_options.name) if topic in held else None
             if is_shared and types:
                 before = next(reversed(types.values()))
@@ -237,7 +239,10 @@ def check_held(
             if before is None or (field_options.needs_registry and isinstance(before, Struct)):
                 continue
             _continued(
-                field_options, topic, before, _decoding(field_options, topic, registry, lambda _topic, _name: ())
+                field_options,
+                topic,
+                before,
+                _decoding(options, field_options, topic, registry, lambda _topic, _name: ()),
             )
 
 
@@ -253,7 +258,9 @@ def _continued(options: FieldOptions, topic: str, held: Type | None, decoding: D
     return bounded(extended(held, decoding.type, options.name, is_strict=not options.is_inferred), options.name)
 
 
-def _decoding(options: FieldOptions, topic: str, registry: SchemaSource | None, sample_of: SampleOf) -> Decoding:
+def _decoding(
+    export: DecodingOptions, options: FieldOptions, topic: str, registry: SchemaSource | None, sample_of: SampleOf
+) -> Decoding:
     match options.format:
         case Format.BINARY:
             return Decoding()
@@ -267,22 +274,22 @@ def _decoding(options: FieldOptions, topic: str, registry: SchemaSource | None, 
     if options.is_inferred:
         return Decoding(Format.JSON, inferred(sample_of(topic, options.name)))
     if not options.needs_registry:
-        return _given(options, [Schema(NO_ID, options.format.name, options.text)], options.schema)
+        return _given(export, options, [Schema(NO_ID, options.format.name, options.text)], options.schema)
     assert registry is not None
     subject = options.subject(topic)
     versions = registry.versions_of(subject)
     for schema in versions:
         if schema.type != options.format.name:
             raise UsageError(f"schema {schema.id} of the subject {subject} is {schema.type}, not {options.format.name}")
-    return _given(options, versions, f"subject {subject}")
+    return _given(export, options, versions, f"subject {subject}")
 
 
-def _given(options: FieldOptions, schemas: Sequence[Schema], source: str) -> Decoding:
+def _given(export: DecodingOptions, options: FieldOptions, schemas: Sequence[Schema], source: str) -> Decoding:
     """Return the columns of all schemas together."""
     chosen_type: Type | None = None
     has_changes = options.changes is not ChangeFormat.NONE
-    if has_changes and options.format is Format.AVRO:
-        schemas = [avro_columns.with_logical_types(schema) for schema in schemas]
+    if options.format is Format.AVRO:
+        schemas = [_marked(schema, export, source, has_changes=has_changes) for schema in schemas]
     for schema in schemas:
         type_ = columns_of(schema.text, source) if options.format is Format.JSON else _column(schema, options, source)
         type_ = row_type(type_) if has_changes and options.name == "value" else type_
@@ -296,6 +303,15 @@ def _given(options: FieldOptions, schemas: Sequence[Schema], source: str) -> Dec
     # Keys of JSON may be in an object with their schema, as values.
     changes = options.changes if options.name == "value" or options.format is Format.JSON else ChangeFormat.NONE
     return Decoding(options.format, chosen_type, is_strict=True, schemas=tuple(texts), changes=changes)
+
+
+def _marked(schema: Schema, export: DecodingOptions, source: str, *, has_changes: bool) -> Schema:
+    """Return an Avro schema with marks at the logical types that have columns.  Raises UsageError."""
+    try:
+        schema = avro_columns.with_logical_types(schema) if has_changes else schema
+        return logical_types.with_marks(schema, export.logical_columns)
+    except SchemaError as error:
+        raise UsageError(f"{source}: {error}") from None
 
 
 def inferred_rows(values: Iterable[bytes], name: str) -> Struct:

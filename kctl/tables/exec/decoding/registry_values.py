@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from datetime import date, datetime
+from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any
 
@@ -28,6 +28,7 @@ from kctl.tables.exec.schema.column_types import (
     is_alternative,
 )
 from kctl.tables.exec.schema.json_fields import has_digits
+from kctl.tables.exec.schema.logical_types import LOCAL_TIMESTAMP, TIME, TIMESTAMP_NS, Nanoseconds
 from kctl.tables.exec.schema.schema_texts import schema_of_text
 
 _CONVERSION_ERRORS = (pa.ArrowException, TypeError, ValueError, OverflowError)
@@ -142,6 +143,8 @@ def _has(type_: Type, value: Any) -> bool:
     match value:
         case bool():
             return type_ == "boolean"
+        case Nanoseconds():
+            return type_ == TIMESTAMP_NS
         case int() | float() if type_ in {"int32", "int64"}:
             is_whole = isinstance(value, int) or (value.is_integer() and abs(value) < _WHOLE_END)
             return is_whole and -_ENDS[type_] <= value < _ENDS[type_]
@@ -152,9 +155,11 @@ def _has(type_: Type, value: Any) -> bool:
         case bytes():
             return type_ == "binary"
         case datetime():
-            return type_ == "timestamp"
+            return type_ == ("timestamp" if value.tzinfo else LOCAL_TIMESTAMP)
         case date():
             return type_ == "date"
+        case time():
+            return type_ == TIME
         case Decimal():
             number = decimal_of(type_) if isinstance(type_, str) else None
             return number is not None and has_digits(value, *number)

@@ -3,7 +3,7 @@
 As JSON, a type is a name or an object with one member:
 
     "binary" "string" "boolean" "int32" "int64" "float" "double" "date" "timestamp" "decimal(9,2)"
-    "variant"
+    "time" "local_timestamp" "timestamp_ns" "variant"
     {"struct": {"id": "int64", "tags": {"list": "string"}, "prices": {"map": "double"}}}
 
 Columns of an export are only added.  A struct gets new fields at its end; a type never changes.  If values of a field
@@ -34,11 +34,15 @@ BINARY = "binary"
 STRING = "string"
 _SCALARS = ("int32", "int64", "float", "double", STRING, BINARY, "boolean")
 """In the order in which they are tried for a value that the column of its field does not have."""
-_SUFFIX = re.compile(rf"{'|'.join(_SCALARS)}|date|timestamp|decimal_\d{{1,2}}_\d{{1,2}}|struct|list|map")
+_SUFFIX = re.compile(
+    rf"{'|'.join(_SCALARS)}|date|timestamp|time|local_timestamp|timestamp_ns|decimal_\d{{1,2}}_\d{{1,2}}|struct|list|map"
+)
 VARIANT = "variant"
 """A value of JSON of any kind; only a whole key or value has this type."""
 DECIMAL_PRECISION_MAX = 38
-NAMES = {BINARY, STRING, VARIANT, "boolean", "int32", "int64", "float", "double", "date", "timestamp"}
+NAMES = {BINARY, STRING, VARIANT, "boolean", "int32", "int64", "float", "double", "date", "timestamp"} | {
+    *("time", "local_timestamp", "timestamp_ns"),  # see kctl.tables.exec.schema.logical_types
+}
 _DECIMAL = re.compile(r"decimal\((\d{1,2}),(\d{1,2})\)")
 _NAME = re.compile(r"[^ ,;{}()=.\x00-\x1f\x7f-\x9f\ud800-\udfff]{1,255}")
 """Delta refuses the other characters, and Iceberg's paths of nested fields have dots."""
