@@ -247,6 +247,16 @@ def export(
             help="URL of the schema registry.  Default: schema.registry.url in --command-config.",
         ),
     ] = None,
+    max_depth: Annotated[
+        int | None,
+        typer.Option(
+            "--max-depth",
+            metavar="N",
+            min=1,
+            help="Levels of fields with columns, 1 for those of the value only: what is below is JSON, in value_rest "
+            "for --value json, and in a column of text for --value avro.  Default: all.",
+        ),
+    ] = None,
     which_logical: Annotated[
         Literal["portable", "all"],
         typer.Option(
@@ -461,6 +471,7 @@ def export(
         key=_field("key", key, key_schema, changes),
         value=_field("value", value, value_schema, changes),
         keeps_bad=on_bad_record != "fail",
+        levels=max_depth,
         logical_columns=columns_of_kind(table, has_all=which_logical == "all"),
     )
     by = Partitioning(partition_by.replace(" ", ""), time_zone)

@@ -29,6 +29,7 @@ from kctl.tables.exec.schema.column_types import (
     Type,
     TypeCount,
     bounded,
+    cut,
     extended,
     is_column_name,
     kind_of,
@@ -155,6 +156,8 @@ class DecodingOptions:
     value: FieldOptions = field(default_factory=lambda: FieldOptions(name="value"))
     keeps_bad: bool = False
     """--on-bad-record dead-letter."""
+    levels: int | None = None
+    """--max-depth."""
     logical_columns: frozenset[str] = logical_types.PORTABLE
     """The columns that logical types of Avro have in the table."""
 
@@ -167,6 +170,12 @@ class DecodingOptions:
     def are_typed(self) -> bool:
         """Whether keys or values are decoded."""
         return any(field_options.format is not Format.BINARY for field_options in self.fields)
+
+    def __post_init__(self) -> None:
+        """Raise UsageError for --max-depth without a format that it changes."""
+        formats = {field_options.format for field_options in self.fields}
+        if self.levels is not None and not formats & {Format.JSON, Format.AVRO}:
+            raise UsageError("--max-depth is an option of --value and --key json and avro")
 
     def require_packages(self) -> None:
         """Raise PackageMissing unless the packages of the decoders are installed."""
@@ -208,7 +217,7 @@ def decide(
     for field_options in options.fields:
         types: dict[str, Type] = {}
         for topic in topics:
-            decoding = _decoding(options, field_options, topic, registry, sample_of)
+            decoding = _cut(_decoding(options, field_options, topic, registry, sample_of), options.levels)
             before = getattr(held[topic], field_options.name) if topic in held else None
             if is_shared and types:
                 before = next(reversed(types.values()))
@@ -220,6 +229,16 @@ def decide(
             for topic in topics:
                 decodings[topic][field_options.name] = replace(decodings[topic][field_options.name], type=last)
     return {topic: Columns(**both) for topic, both in decodings.items()}
+
+
+def _cut(decoding: Decoding, levels: int | None) -> Decoding:
+    """Return the decoding with as many levels of fields; JSON has what is below in its rest, Avro as text."""
+    if levels is None or decoding.format not in {Format.JSON, Format.AVRO} or not isinstance(decoding.type, Struct):
+        return decoding
+    has_texts = decoding.format is Format.AVRO
+    type_ = cut(decoding.type, levels, has_texts=has_texts)
+    assert type_ is not None
+    return replace(decoding, type=type_, levels=levels if has_texts else None)
 
 
 def check_held(
@@ -242,7 +261,7 @@ def check_held(
                 field_options,
                 topic,
                 before,
-                _decoding(options, field_options, topic, registry, lambda _topic, _name: ()),
+                _cut(_decoding(options, field_options, topic, registry, lambda _topic, _name: ()), options.levels),
             )
 
 

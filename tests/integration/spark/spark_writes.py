@@ -15,13 +15,14 @@ from kctl.tables.engines.data_source import register
 from kctl.tables.engines.session import JVM_FLAGS
 from kctl.tables.engines.submission import use_option
 
-bootstrap, source, target, checkpoint, *words = sys.argv[1:]
-builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+master, bootstrap, source, target, checkpoint, *words = sys.argv[1:]
+builder = SparkSession.builder.master(master).config("spark.ui.enabled", "false")
 for name, value in {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.extraJavaOptions": f"{JVM_FLAGS} {use_option()}",
     "spark.sql.shuffle.partitions": "2",
+    "spark.executor.memory": "512m",
 }.items():
     builder = builder.config(name, value)
 spark = builder.getOrCreate()

@@ -30,6 +30,7 @@ from kctl.tables.exec.queries.topic_writer import TopicWriter
 from tests.integration.spark.peer import RUN_TIMEOUT_S, TIMEOUT_S, Topic
 from tests.integration.spark.test_export import LOCAL, MakeTopic
 from tests.peers.probe import wait_until
+from tests.peers.spark_cluster import spark_cluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -243,9 +244,11 @@ def test_options_and_columns_that_do_not_fit_are_named() -> None:
 KILLS = 3
 
 
-def start(topic: Topic, target: Topic, checkpoint: Path, *words: str) -> subprocess.Popen[str]:
+def start(
+    topic: Topic, target: Topic, checkpoint: Path, *words: str, master: str = "local[2]"
+) -> subprocess.Popen[str]:
     program = Path(__file__).with_name("spark_writes.py")
-    command = [sys.executable, str(program), topic.bootstrap, topic.name, target.name, str(checkpoint), *words]
+    command = [sys.executable, str(program), master, topic.bootstrap, topic.name, target.name, str(checkpoint), *words]
     environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
     return subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True
@@ -254,9 +257,25 @@ def start(topic: Topic, target: Topic, checkpoint: Path, *words: str) -> subproc
 
 @LOCAL
 def test_spark_writes_batches_and_streams(kctl_bootstrap: str, make_topic: MakeTopic, tmp_path: Path) -> None:
-    topic, target = make_topic(kctl_bootstrap, 2), make_topic(kctl_bootstrap, 2, "-target")
+    topics = make_topic(kctl_bootstrap, 2), make_topic(kctl_bootstrap, 2, "-target")
+    write_batches_and_streams(topics, tmp_path, "local[2]")
+
+
+@LOCAL
+@pytest.mark.matrix
+@pytest.mark.timeout(600)
+def test_executors_of_a_cluster_write_batches_and_streams(
+    kctl_bootstrap: str, make_topic: MakeTopic, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    topics = make_topic(kctl_bootstrap, 2), make_topic(kctl_bootstrap, 2, "-target")
+    with spark_cluster(tmp_path_factory.mktemp("cluster"), workers=2) as cluster:
+        write_batches_and_streams(topics, tmp_path, cluster.master)
+
+
+def write_batches_and_streams(topics: tuple[Topic, Topic], tmp_path: Path, master: str) -> None:
+    topic, target = topics
     topic.produce({"key": b"%d" % n, "value": b"%d" % n, "partition": n % 2} for n in range(250))
-    process = start(topic, target, tmp_path / "checkpoint", "batch", "again")
+    process = start(topic, target, tmp_path / "checkpoint", "batch", "again", master=master)
     printed, errors = process.communicate(timeout=RUN_TIMEOUT_S)
     assert process.returncode == 0, errors
     lines = printed.splitlines()
@@ -265,7 +284,7 @@ def test_spark_writes_batches_and_streams(kctl_bootstrap: str, make_topic: MakeT
     assert lines[2].startswith("again ")
     values = [b"batch %d" % n for n in range(40)] + [b"%d" % n for n in range(250)]
     assert values_of(target) == Counter(values)
-    for message in consume(kctl_bootstrap, target.name, 2):
+    for message in consume(target.bootstrap, target.name, 2):
         # Rows of a topic have the column partition, which Spark's sink obeys too.
         place = partition_of_key(message.key(), 2) if message.value().startswith(b"b") else int(message.key()) % 2
         assert message.partition() == place

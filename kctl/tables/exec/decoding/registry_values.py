@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -41,6 +43,8 @@ class RegistryDecoder(ABC):
     def __init__(self, decoding: Decoding) -> None:
         """Compile the schemas; raise SchemaError for invalid ones."""
         self.type = decoding.type
+        self.has_texts = decoding.levels is not None
+        """Whether values may be within others of which the column is text."""
         kind = decoding.format.name
         self._readers = {id_: self.reader_of(schema_of_text(id_, kind, text)) for id_, text in decoding.schemas}
         self._arrow = arrow_type(decoding.type)
@@ -62,6 +66,8 @@ class RegistryDecoder(ABC):
                 value = None if data is None else self._value(data)
                 if self._has_changes:
                     kind, value = change_of(value)
+                if self.has_texts:
+                    value = _with_texts(value, self.type)
             except (SchemaError, NotAChange) as error:
                 value, misfits[index] = None, str(error)
             values.append(value)
@@ -170,6 +176,49 @@ def _has(type_: Type, value: Any) -> bool:
         case dict() if isinstance(type_, Struct):
             return value.keys() <= dict(type_.fields).keys()
     return False
+
+
+def _with_texts(value: Any, type_: Type) -> Any:
+    """Return a value in which what has a column of text is JSON.  Raises SchemaError for too many levels."""
+    match value, type_:
+        case dict(), Struct(fields):
+            types = dict(fields)
+            return {name: _with_texts(member, types[name]) for name, member in value.items() if name in types}
+        case list(), ListOf(item):
+            return [_with_texts(element, item) for element in value]
+        case dict(), MapOf(item):
+            return {name: _with_texts(member, item) for name, member in value.items()}
+        case ((dict() | list()), "string"):
+            try:
+                return _json_text(value)
+            except (RecursionError, ValueError):
+                raise SchemaError("it has too many levels to be JSON") from None
+    return value
+
+
+def _json_text(value: Any) -> str:
+    try:
+        return json.dumps(value, default=_json_of, ensure_ascii=False, allow_nan=False)
+    except ValueError:  # numbers that JSON does not have are texts
+        return json.dumps(_finite(value), default=_json_of, ensure_ascii=False, allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    match value:
+        case dict():
+            return {name: _finite(member) for name, member in value.items()}
+        case list():
+            return [_finite(item) for item in value]
+        case float() if not math.isfinite(value):
+            return str(value)
+    return value
+
+
+def _json_of(value: Any) -> Any:
+    """Return bytes as in the JSON of Avro, and what JSON has no type for as text."""
+    if isinstance(value, bytes):
+        return value.decode("latin-1")
+    return value.isoformat() if isinstance(value, date | time) else str(value)
 
 
 _ENDS = {"int32": 2**31, "int64": 2**63}

@@ -115,6 +115,8 @@ class Decoding:
     """How values describe changes; `type` is that of the rows."""
     keeps_raw: bool = False
     """Whether there is a column with the bytes of the record."""
+    levels: int | None = None
+    """Levels of fields with columns, below which values are text of JSON; None: all."""
 
     @property
     def has_rest(self) -> bool:
@@ -255,6 +257,7 @@ def decoding_to_json(decoding: Decoding) -> dict[str, Any]:
         "schemas": {str(schema_id): text for schema_id, text in decoding.schemas},
         **({} if decoding.changes is ChangeFormat.NONE else {"changes": decoding.changes.value}),
         **({"keeps_raw": True} if decoding.keeps_raw else {}),
+        **({} if decoding.levels is None else {"levels": decoding.levels}),
     }
 
 
@@ -281,7 +284,29 @@ def decoding_from_json(document: Any) -> Decoding:
         tuple((int(schema_id), text) for schema_id, text in document["schemas"].items()),
         ChangeFormat(document.get("changes", ChangeFormat.NONE)),
         document.get("keeps_raw", False),
+        document.get("levels"),
     )
+
+
+def cut(type_: Type, levels: int, *, has_texts: bool) -> Type | None:
+    """Return the type with this many levels of fields; what is below is text of JSON, or None without `has_texts`.
+
+    A list of something below is text as a whole.
+    """
+    below = STRING if has_texts else None
+    match type_:
+        case Struct(fields):
+            if not levels:
+                return below
+            parts = [(name, cut(field_type, levels - 1, has_texts=has_texts)) for name, field_type in fields]
+            return Struct(tuple((name, part) for name, part in parts if part is not None))
+        case MapOf(value):
+            part = cut(value, levels - 1, has_texts=has_texts) if levels else None
+            return below if part is None else MapOf(part)
+        case ListOf(item):
+            part = cut(item, levels, has_texts=has_texts)
+            return below if part is None or (part == STRING and item != STRING) else ListOf(part)
+    return type_
 
 
 def extended(held: Type, new: Type, name: str, *, is_strict: bool = True, widens: bool = False) -> Type:
