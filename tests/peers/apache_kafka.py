@@ -36,6 +36,7 @@ NEWEST_BROKER = "4.3.1"
 LAST_MAJOR_WITH_ZOOKEEPER = 3
 
 DOWNLOAD_TIMEOUT_S = 900
+ICEBERG_VERSION = "1.11.0"
 JUNIT_VERSION = "1.11.4"
 BROKER_START_TIMEOUT_S = 90
 
@@ -138,6 +139,18 @@ def spark_connector_jars(version: str) -> list[Path]:
     return sorted(_fetched(cache_folder() / f"spark-connector-{version}", connector).glob("*.jar"))
 
 
+def iceberg_rest_jars() -> Path:
+    """The jars of Iceberg's REST catalogue, which is among its tests, and of what it needs.  Raises as `jars` does."""
+    artifacts = {
+        "org.apache.iceberg:iceberg-core": ICEBERG_VERSION,
+        "org.apache.iceberg:iceberg-core@tests": ICEBERG_VERSION,
+        "org.eclipse.jetty.ee10:jetty-ee10-servlet": "12.0.34",
+        "org.xerial:sqlite-jdbc": "3.47.1.0",
+        "org.slf4j:slf4j-nop": "2.0.17",
+    }
+    return _fetched(cache_folder() / f"iceberg-rest-{ICEBERG_VERSION}", artifacts)
+
+
 def junit_jars() -> Path:
     """The folder with the program that runs tests of JUnit 5, fetched if it is not there yet."""
     console = {"org.junit.platform:junit-platform-console-standalone": JUNIT_VERSION}
@@ -188,12 +201,17 @@ def _fetch(artifacts: Mapping[str, str], folder: Path) -> None:
 
 
 def _pom(artifacts: Mapping[str, str]) -> str:
-    """Artifacts are those of Kafka, or have their group in front: `group:artifact`."""
-    dependencies = "".join(
-        f"<dependency><groupId>{group or 'org.apache.kafka'}</groupId><artifactId>{artifact}</artifactId>"
-        f"<version>{version}</version></dependency>"
-        for (group, _, artifact), version in ((name.rpartition(":"), version) for name, version in artifacts.items())
-    )
+    """Artifacts are those of Kafka, or have their group in front: `group:artifact`, and maybe `@classifier` behind."""
+    dependencies = ""
+    for name, version in artifacts.items():
+        group, _, rest = name.rpartition(":")
+        artifact, _, classifier = rest.partition("@")
+        dependencies += (
+            f"<dependency><groupId>{group or 'org.apache.kafka'}</groupId><artifactId>{artifact}</artifactId>"
+            f"<version>{version}</version>"
+            + (f"<classifier>{classifier}</classifier>" if classifier else "")
+            + "</dependency>"
+        )
     return (
         '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
         "<groupId>kctl.tests</groupId><artifactId>apache-kafka</artifactId><version>1</version>"
@@ -449,6 +467,7 @@ def main() -> int:
         except subprocess.CalledProcessError as error:
             sys.stderr.write(f"Apache Kafka {version}: {error.stdout}{error.stderr}\n")
             return 1
+    sys.stderr.write(f"Apache Iceberg {ICEBERG_VERSION}: {iceberg_rest_jars()}\n")
     for version in TOOLS_TO_ARCHIVE:
         _make_archives(version)
     return 0

@@ -74,7 +74,10 @@ class Transaction:
     Requests go on when their caller is cancelled, and the end of the transaction waits for them.
     """
 
-    def __init__(self, client: ClusterClient, transactional_id: str, producer: ProducerIdAndEpoch) -> None:
+    def __init__(
+        self, client: ClusterClient, transactional_id: str, producer: ProducerIdAndEpoch, *, is_started: bool = False
+    ) -> None:
+        """`is_started`: another process has sent records in it, and this one only ends it."""
         self.transactional_id = transactional_id
         self.producer = producer
         self.added: set[TopicPartition] = set()
@@ -89,7 +92,7 @@ class Transaction:
         """Of a request whose caller may not have seen it; the transaction can then only be aborted."""
         self._ending: asyncio.Task[None] | None = None
         self._is_committing = False
-        self._is_started = False
+        self._is_started = is_started
         """Whether the coordinator has a transaction, or may have one because the outcome of a request is unknown."""
 
     @classmethod

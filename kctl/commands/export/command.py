@@ -24,6 +24,7 @@ from kctl.system.user_files import read_regular
 from kctl.tables.commits.layout import PARQUET_MARK
 from kctl.tables.engines.session import SparkSettings
 from kctl.tables.exec.schema.column_types import ChangeFormat, Format
+from kctl.tables.exec.schema.logical_types import columns_of_kind
 from kctl.tables.exec.selection.column_layout import ColumnLayout
 from kctl.tables.exec.selection.partitioning import Partitioning
 from kctl.tables.exec.selection.row_selection import HEADER_LIST, HeaderForm, RowSelection
@@ -246,6 +247,24 @@ def export(
             help="URL of the schema registry.  Default: schema.registry.url in --command-config.",
         ),
     ] = None,
+    max_depth: Annotated[
+        int | None,
+        typer.Option(
+            "--max-depth",
+            metavar="N",
+            min=1,
+            help="Levels of fields with columns, 1 for those of the value only: what is below is JSON, in value_rest "
+            "for --value json, and in a column of text for --value avro.  Default: all.",
+        ),
+    ] = None,
+    which_logical: Annotated[
+        Literal["portable", "all"],
+        typer.Option(
+            "--logical-types",
+            help="Logical types of Avro with columns of their own: those that all usual readers have, or all of the "
+            "format of the table, such as times of the day and nanoseconds, which Spark does not read.",
+        ),
+    ] = "portable",
     keep_raw: Annotated[
         bool,
         typer.Option(
@@ -452,6 +471,8 @@ def export(
         key=_field("key", key, key_schema, changes),
         value=_field("value", value, value_schema, changes),
         keeps_bad=on_bad_record != "fail",
+        levels=max_depth,
+        logical_columns=columns_of_kind(table, has_all=which_logical == "all"),
     )
     by = Partitioning(partition_by.replace(" ", ""), time_zone)
     rows = RowSelection(tuple(name.strip() for name in select.split(",")) if select else (), where.strip())

@@ -28,6 +28,7 @@ from kctl.tables.exec.outcome import DataLoss, WrittenFile
 from kctl.tables.exec.selection.column_layout import PLAIN_LAYOUT, ColumnLayout
 from kctl.tables.exec.targets.files import Files
 from kctl.tables.plans.plan import Positions
+from kctl.tables.upserts.changed_keys import CLOSED, is_closed_name
 
 BINS_PER_BATCH_MAX = 16
 """Merged files of one commit, which are on disk before they replace others."""
@@ -42,8 +43,11 @@ def compact_folder(
     clock: Clock,
     is_dry_run: bool,
     layout: ColumnLayout = PLAIN_LAYOUT,
+    has_state: bool = False,
 ) -> list[CompactedTable]:
     """Compact all topics of a folder; rows are in the order of `layout`.
+
+    `has_state`: it has the current state by key, of which only files with versions that have ended are merged.
 
     Raises Locked, LostRace, NotCompactable, DataLoss, UnknownFiles and OSError; the log is then as before, or the
     compaction is abandoned by the next run.
@@ -52,7 +56,7 @@ def compact_folder(
         positions = _checked(log)
         if not is_dry_run:
             log.remove_unfinished(positions.topics)
-        committed = log.committed_paths()
+        committed = [path for path in log.committed_paths() if not has_state or is_closed_name(path)]
         found = []
         for directory in sorted({path.partition("/")[0] for path in committed}):
             paths = [path for path in committed if path.startswith(f"{directory}/")]
@@ -130,4 +134,5 @@ def _merged_path(path: str, batch: int, number: int) -> str:
     directory = path.rpartition("/")[0]
     incarnation = incarnation_of(path)
     recreated = f"+r{incarnation}" if incarnation else ""
-    return f"{directory}/{topic_part(path)}+compacted-{batch:012d}-{number}{recreated}{DATA_SUFFIX}"
+    kind = CLOSED if is_closed_name(path) else "+"
+    return f"{directory}/{topic_part(path)}{kind}compacted-{batch:012d}-{number}{recreated}{DATA_SUFFIX}"

@@ -70,7 +70,7 @@ def maintain_export(request: MaintainRequest, files: Files, clock: Clock) -> lis
         for directory, table in existing.tables():
             found += _delete_rows(files, table, directory, now_ms - request.rows_ms, is_dry_run=request.is_dry_run)
     upsert = existing.options.upsert
-    if upsert is None or (upsert.history and not is_folder):
+    if upsert is None or upsert.history:
         compact = CompactRequest(
             target_bytes=request.target_bytes,
             compression=request.compression,

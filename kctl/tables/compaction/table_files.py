@@ -23,7 +23,7 @@ from kctl.tables.exec.outcome import WrittenFile
 from kctl.tables.exec.selection.column_layout import ColumnLayout
 from kctl.tables.exec.targets.files import Files
 from kctl.tables.exec.targets.target import require_arrow
-from kctl.tables.formats.kinds import TableKind
+from kctl.tables.formats.kinds import TableKind, state_options
 from kctl.tables.formats.table import Conflict, Replacement, Table, TableFailed
 from kctl.tables.formats.table_log import COMMIT_ATTEMPTS
 from kctl.tables.plans.plan import Compression
@@ -130,7 +130,7 @@ def compact_export(request: CompactRequest, files: Files, clock: Clock) -> list[
     require_arrow()
     existing = ExistingExport(files, catalog=request.catalog, namespace=request.namespace)
     upsert = existing.options.upsert
-    if upsert and (not upsert.history or existing.options.kind is TableKind.PARQUET):
+    if upsert and not upsert.history:
         raise NotCompactable(
             f"{files.location} has the current state by key (--mode upsert), whose files exports divide and replace "
             "by key: there is nothing to merge"
@@ -141,12 +141,13 @@ def compact_export(request: CompactRequest, files: Files, clock: Clock) -> list[
 
             return compact_folder(
                 files,
-                CommitLog(files, is_shared=existing.options.is_shared),
+                CommitLog(files, is_shared=existing.options.is_shared, upsert=state_options(existing.options)),
                 target_bytes=request.target_bytes,
                 compression=request.compression,
                 clock=clock,
                 layout=existing.options.layout,
                 is_dry_run=request.is_dry_run,
+                has_state=upsert is not None,
             )
         case TableKind.ICEBERG | TableKind.DELTA:
             found = [

@@ -1,4 +1,4 @@
-"""`format("kctl")`: topics as a PySpark data source, for batch and streaming queries.
+"""`format("kctl")`: topics as a PySpark data source and sink, for batch and streaming queries.
 
     from kctl.tables.engines.data_source import register
 
@@ -23,24 +23,18 @@ from typing import Any
 from pyspark.sql import datasource
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from kctl.client.connections.security import client_security
 from kctl.client.consuming.list_offsets import IsolationLevel
-from kctl.client.properties.table import Client, check_properties, unknown_names
+from kctl.client.properties.table import Client
 from kctl.client.registry.client import RegistryClient
 from kctl.client.registry.schema import registry_settings
-from kctl.client.settings import client_settings
-from kctl.config.properties import decode_properties, parse_properties
 from kctl.errors import UsageError
 from kctl.model import TopicPartition
 from kctl.output.quantities import INT64_MAX, parse_integer
 from kctl.system.user_files import read_regular
-from kctl.tables.engines.job import portable
 from kctl.tables.engines.package import build_package
-from kctl.tables.exec.reading.source_offsets import LATEST, parse_offsets, parse_times
-from kctl.tables.exec.schema.column_types import UNDECODED, Columns, Format
-from kctl.tables.exec.selection.columns import schema
-from kctl.tables.exec.selection.row_selection import HEADER_LIST, HeaderForm
-from kctl.tables.exec.topic_source import (
+from kctl.tables.engines.query_options import QueryOptions
+from kctl.tables.engines.sink_options import sink_of
+from kctl.tables.exec.queries.topic_source import (
     LIMIT_TYPES,
     TopicReader,
     TopicSource,
@@ -48,12 +42,15 @@ from kctl.tables.exec.topic_source import (
     UnlimitedTopicStream,
     with_spark_variants,
 )
+from kctl.tables.exec.queries.topic_writer import TopicStreamWriter, TopicWriter
+from kctl.tables.exec.reading.source_offsets import LATEST, parse_offsets, parse_times
+from kctl.tables.exec.schema.column_types import UNDECODED, Columns, Format
+from kctl.tables.exec.selection.columns import schema
+from kctl.tables.exec.selection.row_selection import HEADER_LIST, HeaderForm
 from kctl.tables.plans.decodings import DecodingOptions, FieldOptions, decide
 
 logger = logging.getLogger(__name__)
 
-DEFAULT_SERVERS = "127.0.0.1:9092"
-TIMEOUT_MS = 30_000
 _FORMATS = tuple(format_.value for format_ in Format)
 _ISOLATION = {"read_committed": IsolationLevel.READ_COMMITTED, "read_uncommitted": IsolationLevel.READ_UNCOMMITTED}
 _OPTIONS = (
@@ -64,8 +61,6 @@ _OPTIONS = (
     *("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy"),
     *("endingTimestamp", "endingOffsetsByTimestamp"),
 )
-_NAMES_OF_SPARK = {"subscribe": "topic", "kafka.bootstrap.servers": "bootstrap.servers"}
-"""Options of Spark's Kafka source that have another name here."""
 PATTERN_LENGTH_MAX = 1_000
 
 
@@ -104,46 +99,31 @@ class KctlDataSource(datasource.DataSource):
                 raise UsageError(f"{name} is an option of batch queries")
         return (TopicStream if LIMIT_TYPES else UnlimitedTopicStream)(source_of(self.options))
 
+    def writer(self, schema: Any, overwrite: bool) -> TopicWriter:
+        """See DataSource."""
+        return TopicWriter(sink_of(self.options, schema, overwrites=overwrite))
+
+    def streamWriter(self, schema: Any, overwrite: bool) -> Any:  # noqa: N802 - same
+        """See DataSource."""
+        return TopicStreamWriter(sink_of(self.options, schema, overwrites=overwrite, is_streaming=True))
+
 
 def source_of(options: Mapping[str, str]) -> TopicSource:
     """Return the source that the options describe; their names are compared without case.
 
     Raises UsageError, ConfigError, and errors of the schema registry.
     """
-    given = {_NAMES_OF_SPARK.get(name.lower(), name.lower()): text for name, text in options.items()}
-    if unknown := set(given) - {name.lower() for name in _OPTIONS}:
-        raise UsageError(f"format kctl has no option {', '.join(sorted(unknown))}; it has {', '.join(_OPTIONS)}")
-
-    def option(name: str, default: str = "") -> str:
-        return given.get(name.lower(), default)
-
-    def one_of(name: str, words: tuple[str, ...], default: str = "") -> str:
-        text = option(name, default or words[0]).lower()
-        if text not in words:
-            raise UsageError(f"{name} takes {', '.join(words)}, not '{text}'")
-        return text
-
-    def count(name: str) -> int | None:
-        return parse_integer(option(name), name, low=1, high=INT64_MAX) if option(name) else None
-
+    query = QueryOptions(options, _OPTIONS)
+    option, one_of, count = query.text, query.one_of, query.count
     topics = tuple(sorted({name.strip() for name in option("topic").split(",") if name.strip()}))
     pattern = _pattern(option("subscribePattern"))
     if bool(topics) == bool(pattern):
         raise UsageError("give one of the options topic, one or more names separated by commas, and subscribePattern")
     if option("maxOffsetsPerTrigger") and not LIMIT_TYPES:
         raise UsageError("maxOffsetsPerTrigger needs PySpark 4.2 or later")
-    properties = _properties(option("command.config"))
-    values = check_properties(properties, Client.CONSUMER)
-    if not_known := unknown_names(properties):
-        logger.warning("command.config: not a property of Kafka's clients, and ignored: %s", ", ".join(not_known))
-    settings = client_settings(
-        bootstrap_servers=option("bootstrap.servers") or None,
-        properties=properties,
-        timeout_ms=None,
-        default_servers=DEFAULT_SERVERS,
-        default_timeout_ms=TIMEOUT_MS,
-        security=client_security(properties),
-    )
+    properties, values, settings = query.client_properties(Client.CONSUMER)
+    if "group.id" in values:
+        logger.warning("group.id has no effect: queries read without a group")
     decoding = DecodingOptions(
         key=_field("key", one_of("key", _FORMATS), option("key.schema")),
         value=_field("value", one_of("value", _FORMATS), option("value.schema")),
@@ -152,7 +132,7 @@ def source_of(options: Mapping[str, str]) -> TopicSource:
     include_headers = one_of("includeHeaders", ("false", "true")) == "true"
     headers = HeaderForm.parse(option("headers")) if option("headers") else HEADER_LIST
     source = TopicSource(
-        settings=portable(settings),
+        settings=settings,
         topics=topics,
         start=parse_offsets(option("startingOffsets", "earliest"), "startingOffsets"),
         end=parse_offsets(option("endingOffsets", LATEST), "endingOffsets"),
@@ -193,15 +173,6 @@ def _times(moment: str, by_partition: str, name: str) -> int | dict[TopicPartiti
     if moment:
         return parse_integer(moment, f"{name}Timestamp", low=0, high=INT64_MAX)
     return parse_times(by_partition, f"{name}OffsetsByTimestamp") if by_partition else None
-
-
-def _properties(path: str) -> dict[str, str]:
-    if not path:
-        return {}
-    try:
-        return parse_properties(decode_properties(read_regular(path)))
-    except (OSError, ValueError) as error:
-        raise UsageError(f"command.config {path}: {getattr(error, 'strerror', None) or error}") from None
 
 
 def _field(name: str, format_: str, schema: str) -> FieldOptions:

@@ -459,9 +459,10 @@ def _end_jvm(gateway: Any, timeout_s: float) -> None:
 
     # PySpark would use the ended JVM for the next start.
     SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001
-    gateway.shutdown()
     if gateway.proc is None:
+        gateway.close()  # of this connection only: the next round of --follow connects to the same JVM
         return
+    gateway.shutdown()
     gateway.proc.stdin.close()
     try:
         gateway.proc.wait(timeout=timeout_s)

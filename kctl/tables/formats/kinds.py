@@ -167,7 +167,7 @@ def open_log(
     Raises PackageMissing, and UsageError if the target contains another kind of export or the options do not fit.
     """
     LayoutMark(files).check(options.mark)
-    upsert = StateOptions(options.upsert, bucket_bytes_max, options.headers, options.layout) if options.upsert else None
+    upsert = state_options(options, bucket_bytes_max)
     if options.kind is TableKind.PARQUET:
         if upsert and is_object_store(files.location):
             raise UsageError(
@@ -192,6 +192,13 @@ def open_log(
         headers=options.headers,
         upsert=upsert,
     )
+
+
+def state_options(options: TableOptions, bucket_bytes_max: int = STATE_FILE_BYTES) -> StateOptions | None:
+    """Return how an export keeps the current state by key; None if it has all records."""
+    if options.upsert is None:
+        return None
+    return StateOptions(options.upsert, bucket_bytes_max, options.headers, options.layout)
 
 
 def table_opener(options: TableOptions, files: Files, topics: Collection[str]) -> Callable[[str], Table]:

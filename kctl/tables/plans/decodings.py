@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from kctl.client.registry.schema import Schema, SchemaError
 from kctl.errors import UsageError
-from kctl.tables.exec.schema import avro_columns, connect_types
+from kctl.tables.exec.schema import avro_columns, connect_types, logical_types
 from kctl.tables.exec.schema.changes import DELETED, NotAChange, change_of, payload_of, row_schema, row_type
 from kctl.tables.exec.schema.column_types import (
     NO_ID,
@@ -29,6 +29,7 @@ from kctl.tables.exec.schema.column_types import (
     Type,
     TypeCount,
     bounded,
+    cut,
     extended,
     is_column_name,
     kind_of,
@@ -155,6 +156,10 @@ class DecodingOptions:
     value: FieldOptions = field(default_factory=lambda: FieldOptions(name="value"))
     keeps_bad: bool = False
     """--on-bad-record dead-letter."""
+    levels: int | None = None
+    """--max-depth."""
+    logical_columns: frozenset[str] = logical_types.PORTABLE
+    """The columns that logical types of Avro have in the table."""
 
     @property
     def fields(self) -> tuple[FieldOptions, FieldOptions]:
@@ -165,6 +170,12 @@ class DecodingOptions:
     def are_typed(self) -> bool:
         """Whether keys or values are decoded."""
         return any(field_options.format is not Format.BINARY for field_options in self.fields)
+
+    def __post_init__(self) -> None:
+        """Raise UsageError for --max-depth without a format that it changes."""
+        formats = {field_options.format for field_options in self.fields}
+        if self.levels is not None and not formats & {Format.JSON, Format.AVRO}:
+            raise UsageError("--max-depth is an option of --value and --key json and avro")
 
     def require_packages(self) -> None:
         """Raise PackageMissing unless the packages of the decoders are installed."""
@@ -206,7 +217,7 @@ def decide(
     for field_options in options.fields:
         types: dict[str, Type] = {}
         for topic in topics:
-            decoding = _decoding(field_options, topic, registry, sample_of)
+            decoding = _cut(_decoding(options, field_options, topic, registry, sample_of), options.levels)
             before = getattr(held[topic], field_options.name) if topic in held else None
             if is_shared and types:
                 before = next(reversed(types.values()))
@@ -218,6 +229,16 @@ def decide(
             for topic in topics:
                 decodings[topic][field_options.name] = replace(decodings[topic][field_options.name], type=last)
     return {topic: Columns(**both) for topic, both in decodings.items()}
+
+
+def _cut(decoding: Decoding, levels: int | None) -> Decoding:
+    """Return the decoding with as many levels of fields; JSON has what is below in its rest, Avro as text."""
+    if levels is None or decoding.format not in {Format.JSON, Format.AVRO} or not isinstance(decoding.type, Struct):
+        return decoding
+    has_texts = decoding.format is Format.AVRO
+    type_ = cut(decoding.type, levels, has_texts=has_texts)
+    assert type_ is not None
+    return replace(decoding, type=type_, levels=levels if has_texts else None)
 
 
 def check_held(
@@ -237,7 +258,10 @@ def check_held(
             if before is None or (field_options.needs_registry and isinstance(before, Struct)):
                 continue
             _continued(
-                field_options, topic, before, _decoding(field_options, topic, registry, lambda _topic, _name: ())
+                field_options,
+                topic,
+                before,
+                _cut(_decoding(options, field_options, topic, registry, lambda _topic, _name: ()), options.levels),
             )
 
 
@@ -253,7 +277,9 @@ def _continued(options: FieldOptions, topic: str, held: Type | None, decoding: D
     return bounded(extended(held, decoding.type, options.name, is_strict=not options.is_inferred), options.name)
 
 
-def _decoding(options: FieldOptions, topic: str, registry: SchemaSource | None, sample_of: SampleOf) -> Decoding:
+def _decoding(
+    export: DecodingOptions, options: FieldOptions, topic: str, registry: SchemaSource | None, sample_of: SampleOf
+) -> Decoding:
     match options.format:
         case Format.BINARY:
             return Decoding()
@@ -267,22 +293,22 @@ def _decoding(options: FieldOptions, topic: str, registry: SchemaSource | None, 
     if options.is_inferred:
         return Decoding(Format.JSON, inferred(sample_of(topic, options.name)))
     if not options.needs_registry:
-        return _given(options, [Schema(NO_ID, options.format.name, options.text)], options.schema)
+        return _given(export, options, [Schema(NO_ID, options.format.name, options.text)], options.schema)
     assert registry is not None
     subject = options.subject(topic)
     versions = registry.versions_of(subject)
     for schema in versions:
         if schema.type != options.format.name:
             raise UsageError(f"schema {schema.id} of the subject {subject} is {schema.type}, not {options.format.name}")
-    return _given(options, versions, f"subject {subject}")
+    return _given(export, options, versions, f"subject {subject}")
 
 
-def _given(options: FieldOptions, schemas: Sequence[Schema], source: str) -> Decoding:
+def _given(export: DecodingOptions, options: FieldOptions, schemas: Sequence[Schema], source: str) -> Decoding:
     """Return the columns of all schemas together."""
     chosen_type: Type | None = None
     has_changes = options.changes is not ChangeFormat.NONE
-    if has_changes and options.format is Format.AVRO:
-        schemas = [avro_columns.with_logical_types(schema) for schema in schemas]
+    if options.format is Format.AVRO:
+        schemas = [_marked(schema, export, source, has_changes=has_changes) for schema in schemas]
     for schema in schemas:
         type_ = columns_of(schema.text, source) if options.format is Format.JSON else _column(schema, options, source)
         type_ = row_type(type_) if has_changes and options.name == "value" else type_
@@ -296,6 +322,15 @@ def _given(options: FieldOptions, schemas: Sequence[Schema], source: str) -> Dec
     # Keys of JSON may be in an object with their schema, as values.
     changes = options.changes if options.name == "value" or options.format is Format.JSON else ChangeFormat.NONE
     return Decoding(options.format, chosen_type, is_strict=True, schemas=tuple(texts), changes=changes)
+
+
+def _marked(schema: Schema, export: DecodingOptions, source: str, *, has_changes: bool) -> Schema:
+    """Return an Avro schema with marks at the logical types that have columns.  Raises UsageError."""
+    try:
+        schema = avro_columns.with_logical_types(schema) if has_changes else schema
+        return logical_types.with_marks(schema, export.logical_columns)
+    except SchemaError as error:
+        raise UsageError(f"{source}: {error}") from None
 
 
 def inferred_rows(values: Iterable[bytes], name: str) -> Struct:

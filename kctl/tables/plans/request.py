@@ -9,7 +9,6 @@ from kctl.client.registry.schema import RegistrySettings
 from kctl.client.settings import ClientSettings
 from kctl.errors import UsageError
 from kctl.tables.engines.engine import EngineSettings
-from kctl.tables.engines.session import SparkSettings
 from kctl.tables.exec.schema.column_types import Format
 from kctl.tables.formats.kinds import TableKind, TableOptions
 from kctl.tables.plans.cluster_view import TopicSelection
@@ -64,8 +63,6 @@ class ExportRequest:
 
     def _check_upsert(self) -> None:
         """Raise UsageError for options that an export of the current state by key cannot have."""
-        if isinstance(self.engine, SparkSettings):
-            raise UsageError("--mode upsert is an option of --engine local, which writes the same tables")
         if self.adopts:
             raise UsageError("--adopt and --mode upsert exclude each other: export to another folder")
         if self.selection.start != START:

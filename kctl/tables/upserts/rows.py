@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from kctl.tables.exec.decoding.changed_rows import key_ids
+from kctl.tables.exec.schema.arrow_types import comparable
 from kctl.tables.exec.schema.changes import ChangeKind
 from kctl.tables.exec.selection.upserts import CHANGE, KEY_ID, UpsertOptions
 from kctl.tables.upserts.changes import ORIGIN, RECORD, order_values
@@ -142,7 +143,7 @@ def _are_equal(first: pa.Array, second: pa.Array) -> pa.Array:
             equal = pc.and_(equal, _are_equal(children[0], children[1]))
         return pc.or_(are_null, equal)
     if pa.types.is_nested(first.type):
-        pairs = zip(first.to_pylist(), second.to_pylist(), strict=True)
+        pairs = zip(comparable(first).to_pylist(), comparable(second).to_pylist(), strict=True)
         return pa.array([value == other for value, other in pairs], pa.bool_())
     equal = pc.equal(first, second)
     if pa.types.is_floating(first.type):

@@ -7,7 +7,7 @@ files, and one whose type has changed has several.  Null and missing members are
 from __future__ import annotations
 
 import json
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import Any
 
@@ -54,7 +54,11 @@ def _plain(value: Any) -> Any:
         case Decimal():
             return {"decimal": str(value.normalize())}
         case datetime():
+            if value.tzinfo is None:
+                return {"local timestamp": value.isoformat()}
             return {"timestamp": value.astimezone(UTC).isoformat()}
+        case time():
+            return {"time": value.isoformat()}
         case date():
             return {"date": value.isoformat()}
     raise TypeError(f"no column has values of {type(value)}")

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from kctl.tables.exec.schema.arrow_types import TIMESTAMP, VARIANT_TYPE
+from kctl.tables.exec.schema.arrow_types import TIMESTAMP, VARIANT_TYPE, comparable
 from kctl.tables.exec.schema.column_types import raw_name
 from kctl.tables.exec.selection.columns import HEADERS, entries_of
 from kctl.tables.verification.decoded_values import content
@@ -97,7 +97,7 @@ def _is_raw(batch: pa.RecordBatch, index: int) -> bool:
 def _content_hashes(batch: pa.RecordBatch, name: str) -> Hashes:
     """Return the hash of each decoded key or value; a file without a column cannot tell null from an empty object."""
     both = [
-        batch.column(column).to_pylist() if column in batch.schema.names else [None] * batch.num_rows
+        comparable(batch.column(column)).to_pylist() if column in batch.schema.names else [None] * batch.num_rows
         for column in (name, f"{name}_rest")
     ]
     contents = [content(value, rest) for value, rest in zip(*both, strict=True)]

@@ -139,7 +139,4 @@ def test_options_that_do_not_fit_are_usage_errors(kctl_bootstrap: str, make_topi
         status, _, output = run_export(topic, tmp_path / "new", *options)
         assert (status, output.count("\n")) == (2, 1), output
         assert complaint in output
-    words = ("--to", str(tmp_path / "new"), "--mode", "upsert", "--bootstrap-server", kctl_bootstrap)
-    status, _, output = run_engine("local", "export", topic.name, "--engine", "spark", *words)
-    assert (status, "--mode upsert is an option of --engine local" in output) == (2, True), output
     assert not list(tmp_path.iterdir())

@@ -13,8 +13,8 @@ from kctl.client.consuming.list_offsets import IsolationLevel
 from kctl.errors import ConfigError, UsageError
 from kctl.tables.engines.data_source import KctlDataSource, source_of
 from kctl.tables.exec.outcome import DataLoss
+from kctl.tables.exec.queries.topic_source import TopicReader, UnlimitedTopicStream
 from kctl.tables.exec.selection.columns import HEADER_MAP
-from kctl.tables.exec.topic_source import TopicReader, UnlimitedTopicStream
 from tests.integration.spark.test_export import LOCAL, MakeTopic
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from kctl.tables.engines.data_source import source_of
 from kctl.tables.exec.outcome import DataLoss
-from kctl.tables.exec.topic_source import UnlimitedTopicStream
+from kctl.tables.exec.queries.topic_source import UnlimitedTopicStream
 from tests.integration.replication.conftest import Racks
 from tests.integration.spark.peer import run_engine
 from tests.peers.embedded_zookeeper import embedded_zookeeper

@@ -22,7 +22,6 @@ from kctl.records.build import build_batch
 from kctl.records.header import Record
 from kctl.tables.engines.engine import EngineSettings
 from kctl.tables.engines.job import JobProgress, TaskRunner
-from kctl.tables.engines.local_pool import LocalSettings
 from kctl.tables.engines.session import SparkFailed, SparkSettings
 from kctl.tables.exec.file_task import FileTask
 from kctl.tables.exec.outcome import DataLoss, FileOutcome, Unreadable
@@ -252,7 +251,7 @@ def exporter(
         on_data_loss=on_data_loss,
         on_corrupt_batch=on_corrupt_batch,
         adopts=adopts,
-        engine=LocalSettings(1) if table and table.upsert else SparkSettings(),
+        engine=SparkSettings(),
         decoding=decoding or DecodingOptions(),
     )
 

@@ -407,3 +407,73 @@ def test_records_within_themselves_are_json() -> None:
     assert (value["id"], value["data"], value["day"]) == (1, b"\x00", None)
     last = {"id": 3, "data": "\u00e9", "day": "2026-11-30", "children": []}
     assert [json.loads(text) for text in value["children"]] == [{**last, "id": 2, "children": [last]}, last]
+
+
+def decode_one(options: DecodingOptions, data: bytes, samples: Sequence[bytes] = ()) -> tuple[Any, Any]:
+    """The columns that are decided, and the row of a value."""
+    (columns,) = decide(
+        options, ["a"], {}, registry=None, sample_of=lambda topic, name: samples, is_shared=False
+    ).values()
+    decoding = decoding_from_json(json.loads(json.dumps(decoding_to_json(columns.value))))
+    assert decoding == columns.value
+    batch = pa.RecordBatch.from_pydict({"key": pa.nulls(1, pa.binary()), "value": pa.array([data], pa.binary())})
+    (row,) = BatchDecoder(columns).decode(batch).fitting.to_pylist()
+    return type_to_json(columns.value.type), row
+
+
+def test_below_a_depth_values_are_text() -> None:
+    point = {"type": "record", "name": "Point", "fields": [{"name": "x", "type": "double"}]}
+    address = {
+        "type": "record",
+        "name": "Address",
+        "fields": [{"name": "city", "type": "string"}, {"name": "at", "type": ["null", point]}],
+    }
+    schema = {
+        "type": "record",
+        "name": "Order",
+        "fields": [
+            {"name": "id", "type": "long"},
+            {"name": "to", "type": ["null", address]},
+            {"name": "stops", "type": {"type": "array", "items": "Address"}},
+            {"name": "tags", "type": {"type": "array", "items": "string"}},
+            {"name": "more", "type": {"type": "map", "values": "bytes"}},
+        ],
+    }
+    berlin = {"city": "Köln", "at": {"x": float("nan")}}
+    value = {
+        "id": 1,
+        "to": berlin,
+        "stops": [berlin, {"city": "Bonn", "at": None}],
+        "tags": ["a"],
+        "more": {"k": b"\xe9"},
+    }
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema(schema), value)
+    field = FieldOptions(name="value", format=Format.AVRO, schema="order.avsc", text=json.dumps(schema))
+    flat, row = decode_one(DecodingOptions(value=field, levels=1), out.getvalue())
+    tags = {"list": "string"}
+    assert flat == {"struct": {"id": "int64", "to": "string", "stops": "string", "tags": tags, "more": "string"}}
+    assert json.loads(row["value"]["to"]) == {"city": "Köln", "at": {"x": "nan"}}
+    assert [stop["city"] for stop in json.loads(row["value"]["stops"])] == ["Köln", "Bonn"]
+    assert (row["value"]["tags"], json.loads(row["value"]["more"])) == (["a"], {"k": "\xe9"})
+    deeper, row = decode_one(DecodingOptions(value=field, levels=2), out.getvalue())
+    address_type = {"struct": {"city": "string", "at": "string"}}
+    assert deeper["struct"] | {"more": ""} == {
+        "id": "int64",
+        "to": address_type,
+        "stops": {"list": address_type},
+        "tags": tags,
+        "more": "",
+    }
+    assert row["value"]["stops"][1] == {"city": "Bonn", "at": None}
+    assert dict(row["value"]["more"]) == {"k": b"\xe9"}
+
+    text = b'{"id": 1, "to": {"city": "K", "at": {"x": 1.10}}, "tags": ["a"]}'
+    found, row = decode_one(DecodingOptions(value=JSON, levels=1), text, [text])
+    assert found == {"struct": {"id": "int64", "tags": tags}}
+    assert row["value_rest"] == '{"to": {"city": "K", "at": {"x": 1.10}}}'
+    found, row = decode_one(DecodingOptions(value=JSON, levels=2), text, [text])
+    assert found == {"struct": {"id": "int64", "to": {"struct": {"city": "string"}}, "tags": tags}}
+    assert row["value_rest"] == '{"to": {"at": {"x": 1.10}}}'
+    with pytest.raises(UsageError, match="--max-depth is an option of --value and --key json and avro"):
+        DecodingOptions(value=FieldOptions(name="value", format=Format.PROTOBUF), levels=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import random
@@ -16,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from kctl.errors import UsageError
+from kctl.tables.compaction.bins import NotCompactable
 from kctl.tables.compaction.table_files import CompactRequest, compact_export
 from kctl.tables.exec.schema.column_types import ChangeFormat
 from kctl.tables.exec.selection.column_layout import ColumnLayout
@@ -253,7 +255,7 @@ def test_files_that_deltalake_has_merged_are_divided_again(tmp_path: Path) -> No
     assert read_versions(tmp_path, table) == plain_versions(topic)
 
 
-@pytest.mark.parametrize("kind", [TableKind.ICEBERG, TableKind.DELTA])
+@pytest.mark.parametrize("kind", TableKind)
 @pytest.mark.long
 def test_files_with_earlier_versions_are_merged_and_get_later_columns(tmp_path: Path, kind: TableKind) -> None:
     table = table_of(kind, history=True)
@@ -270,6 +272,45 @@ def test_files_with_earlier_versions_are_merged_and_get_later_columns(tmp_path: 
     upsert(topic, tmp_path, table)
     assert read_versions(tmp_path, table) == plain_versions(topic)
     assert verified_state(topic, tmp_path).is_equal
+
+
+@pytest.mark.long
+def test_a_crash_at_any_step_of_the_merge_in_a_folder_loses_no_version(tmp_path: Path) -> None:
+    """Of both crashes of an export and of the merge, the next run makes the versions of the topic."""
+    table = table_of(TableKind.PARQUET, history=True)
+
+    def begin(folder: Path) -> Cluster:
+        topic = LateTopic(seed=3)
+        for count in (12, 9):
+            topic.append(0, count)
+            upsert(topic, folder, table)
+        topic.append(0, 5)
+        files = crashing(DiskFiles(folder), 75)  # the files of a commit wait for their names
+        with contextlib.suppress(Crash), stepped_commits(files):
+            exporter(topic, folder, files=files, table=table, decoding=PLAIN, target_file_bytes=FILE_BYTES).run(SILENT)
+        return topic
+
+    folder = tmp_path / "lake"
+    beginning = Beginning(folder, begin)
+    for step in itertools.count(1, 2):
+        topic = beginning.restored()
+        files = crashing(DiskFiles(folder), step)
+        request = CompactRequest(target_bytes=1 << 20)
+        has_ended = False
+        try:
+            compact_export(request, files, StoppedClock())
+            has_ended = True
+        except (Crash, NotCompactable):
+            pass
+        topic.append(1, 3)
+        upsert(topic, folder, table)
+        assert read_versions(folder, table) == plain_versions(topic)
+        compact_export(request, DiskFiles(folder), StoppedClock())
+        assert read_versions(folder, table) == plain_versions(topic)
+        assert len(list(folder.glob("orders/*+closed-*"))) == 1
+        if has_ended:
+            break
+    assert step > 9
 
 
 def test_an_order_and_a_topic_without_state_are_refused() -> None:

@@ -42,7 +42,7 @@ def add(message: DescriptorProto, name: str, kind: Any, type_name: str = "", lab
 
 def order_schema() -> Schema:
     file = FileDescriptorProto(name="order.proto", package="shop", syntax="proto3")
-    file.dependency.extend(f"google/protobuf/{name}.proto" for name in ("timestamp", "wrappers", "struct"))
+    file.dependency.extend(f"google/protobuf/{name}.proto" for name in ("timestamp", "duration", "wrappers", "struct"))
     order = file.message_type.add(name="Order")
     line = order.nested_type.add(name="Line")
     add(line, "quantity", Field.TYPE_UINT32)
@@ -63,6 +63,8 @@ def order_schema() -> Schema:
     add(order, "by", Field.TYPE_MESSAGE, ENTRY, MANY)
     add(order, "lines", Field.TYPE_MESSAGE, LINE, MANY)
     add(order, "last", Field.TYPE_MESSAGE, LINE)
+    add(order, "stops", Field.TYPE_MESSAGE, ".google.protobuf.Timestamp", MANY)
+    add(order, "took", Field.TYPE_MESSAGE, ".google.protobuf.Duration")
     return Schema(ID, "PROTOBUF", base64.b64encode(file.SerializeToString()).decode())
 
 
@@ -82,6 +84,8 @@ def full_order() -> bytes:
     order.priority.value = 4
     order.more.update({"a": [1]})
     order.lines.add(quantity=2**32 - 1)
+    order.stops.add().FromNanoseconds(1_793_491_200_000_000_001)
+    order.took.FromNanoseconds(-1_000_000_005)
     return payload([0], order.SerializeToString())
 
 
@@ -99,6 +103,9 @@ def test_a_message_type_becomes_a_struct() -> None:
             "by": {"map": "double"},
             "lines": {"list": line},
             "last": line,
+            "stops": {"list": "string"},
+            "took": {"struct": {"seconds": "int64", "nanos": "int32"}},
+            "at__nanos": "int32",
         }
     }
 
@@ -118,8 +125,11 @@ def test_messages_become_rows() -> None:
         "by": [("3", 1.5)],
         "lines": [{"quantity": 2**32 - 1}],
         "last": None,
+        "stops": ["2026-11-01T00:00:00.000000001Z"],
+        "took": {"seconds": -1, "nanos": -5},
+        "at__nanos": None,
     }
-    empty = {"id": 0, "total": 0, "tags": [], "kind": "NEW", "by": [], "lines": []}
+    empty = {"id": 0, "total": 0, "tags": [], "kind": "NEW", "by": [], "lines": [], "stops": []}
     assert rows[1].as_py() == {**dict.fromkeys(rows[0].as_py()), **empty}
     assert rows[2].as_py() is None
     assert decoded.misfits == {
@@ -138,6 +148,24 @@ def test_any_bytes_are_columns_or_have_a_reason(changes: list[tuple[int, int]], 
     decoded = DECODER.decode(pa.array(values, pa.binary()))
     decoded.arrays[0].validate(full=True)
     assert all(decoded.arrays[0][index].as_py() is None for index in decoded.misfits)
+
+
+def test_nanoseconds_are_beside_the_microseconds() -> None:
+    """Also before 1970, where the nanoseconds of Protobuf count forward."""
+    for nanoseconds in (
+        1_793_491_200_123_456_789,
+        -1,
+        0,
+        1_000,
+        -62_135_596_800_000_000_000,
+        253_402_300_799_999_999_999,
+    ):
+        order: Any = GetMessageClass(CODEC.first_type)()
+        order.at.FromNanoseconds(nanoseconds)
+        decoded = DECODER.decode(pa.array([payload([0], order.SerializeToString())], pa.binary()))
+        assert not decoded.misfits
+        row = decoded.arrays[0].field("at").cast(pa.int64())[0].as_py()
+        assert row * 1000 + (decoded.arrays[0].field("at__nanos")[0].as_py() or 0) == nanoseconds
 
 
 def test_a_message_within_one_of_its_type_is_json() -> None:

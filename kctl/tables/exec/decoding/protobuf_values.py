@@ -2,8 +2,10 @@
 
 int32, int64, float, double, bool, string and bytes are the columns of these kinds, uint32 is int64, uint64
 decimal(20,0), an enum the name of its value, a message a struct, a repeated field a list, a map a map with keys as
-strings.  Timestamp is a timestamp, a wrapper such as Int32Value the value in it, and Struct, Value, ListValue and Any
-are strings with their JSON.  A field with presence that is not set is null; others have their default.
+strings.  Timestamp is a timestamp in microseconds, and the nanoseconds beyond are in a field beside it, `at__nanos`
+for `at`; in lists and maps it is a text of RFC 3339 with all digits.  Duration is a struct with seconds and nanos, a
+wrapper such as Int32Value the value in it, and Struct, Value, ListValue and Any are strings with their JSON.  A field
+with presence that is not set is null; others have their default.
 """
 
 from __future__ import annotations
@@ -82,15 +84,35 @@ def _message_type(descriptor: Descriptor, path: str, within: frozenset[str], cou
         return "string"
     inner = within | {descriptor.full_name}
     found = [(field.name, _field_type(field, f"{path}.{field.name}", inner, count)) for field in descriptor.fields]
+    found += [(name, "int32") for name in _nanos_names(descriptor).values()]
     # A message without fields has no column.
     return Struct(tuple((name, type_) for name, type_ in found if type_ not in _EMPTY))
 
 
+def _nanos_names(descriptor: Descriptor) -> dict[str, str]:
+    """Return the names of the columns for the nanoseconds of fields that are timestamps."""
+    taken = {field.name.lower() for field in descriptor.fields}
+    names = {field.name: f"{field.name}__nanos" for field in descriptor.fields if _is_timestamp(field)}
+    return {name: column for name, column in names.items() if column.lower() not in taken}
+
+
+def _is_timestamp(field: FieldDescriptor) -> bool:
+    message_type = field.message_type
+    return message_type is not None and message_type.full_name == _TIMESTAMP and not field.is_repeated
+
+
 def _field_type(field: FieldDescriptor, path: str, within: frozenset[str], count: TypeCount) -> Type:
     if _is_map(field):
-        return MapOf(_single_type(field.message_type.fields_by_name["value"], f"{path}[]", within, count))
-    single = _single_type(field, path, within, count)
-    return ListOf(single) if field.is_repeated else single
+        return MapOf(_item_type(field.message_type.fields_by_name["value"], f"{path}[]", within, count))
+    if field.is_repeated:
+        return ListOf(_item_type(field, path, within, count))
+    return _single_type(field, path, within, count)
+
+
+def _item_type(field: FieldDescriptor, path: str, within: frozenset[str], count: TypeCount) -> Type:
+    """Return the type of an item of a list or map, where no column beside it can have nanoseconds."""
+    type_ = _single_type(field, path, within, count)
+    return "string" if type_ == "timestamp" else type_
 
 
 def _single_type(field: FieldDescriptor, path: str, within: frozenset[str], count: TypeCount) -> Type:
@@ -118,18 +140,38 @@ def _message_value(descriptor: Descriptor, codec: ProtobufCodec, within: frozens
     fields = [
         (field.name, field.has_presence, _field_value(field, codec, within | {name})) for field in descriptor.fields
     ]
-    return lambda message: {
-        name: value_of(getattr(message, name)) if not has_presence or message.HasField(name) else None
-        for name, has_presence, value_of in fields
-    }
+    nanos = _nanos_names(descriptor)
+    whole = [field.name for field in descriptor.fields if _is_timestamp(field) and field.name not in nanos]
+
+    def read(message: Any) -> dict[str, Any]:
+        row = {
+            name: value_of(getattr(message, name)) if not has_presence or message.HasField(name) else None
+            for name, has_presence, value_of in fields
+        }
+        for name, column in nanos.items():
+            row[column] = getattr(message, name).nanos % 1000 or None
+        if any(getattr(message, name).nanos % 1000 for name in whole):
+            raise SchemaError("a timestamp has nanoseconds, for which the message leaves no name of a column")
+        return row
+
+    return read
 
 
 def _field_value(field: FieldDescriptor, codec: ProtobufCodec, within: frozenset[str]) -> _Value:
     if _is_map(field):
-        value_of = _single_value(field.message_type.fields_by_name["value"], codec, within)
+        value_of = _item_value(field.message_type.fields_by_name["value"], codec, within)
         return lambda entries: {_key(key): value_of(entries[key]) for key in entries}
-    single = _single_value(field, codec, within)
-    return (lambda items: [single(element) for element in items]) if field.is_repeated else single
+    if field.is_repeated:
+        item = _item_value(field, codec, within)
+        return lambda items: [item(element) for element in items]
+    return _single_value(field, codec, within)
+
+
+def _item_value(field: FieldDescriptor, codec: ProtobufCodec, within: frozenset[str]) -> _Value:
+    message_type = field.message_type
+    if message_type is not None and message_type.full_name == _TIMESTAMP:
+        return lambda timestamp: timestamp.ToJsonString()
+    return _single_value(field, codec, within)
 
 
 def _single_value(field: FieldDescriptor, codec: ProtobufCodec, within: frozenset[str]) -> _Value:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import math
 import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from datetime import date, datetime
+from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any
 
@@ -28,6 +30,7 @@ from kctl.tables.exec.schema.column_types import (
     is_alternative,
 )
 from kctl.tables.exec.schema.json_fields import has_digits
+from kctl.tables.exec.schema.logical_types import LOCAL_TIMESTAMP, TIME, TIMESTAMP_NS, Nanoseconds
 from kctl.tables.exec.schema.schema_texts import schema_of_text
 
 _CONVERSION_ERRORS = (pa.ArrowException, TypeError, ValueError, OverflowError)
@@ -40,6 +43,8 @@ class RegistryDecoder(ABC):
     def __init__(self, decoding: Decoding) -> None:
         """Compile the schemas; raise SchemaError for invalid ones."""
         self.type = decoding.type
+        self.has_texts = decoding.levels is not None
+        """Whether values may be within others of which the column is text."""
         kind = decoding.format.name
         self._readers = {id_: self.reader_of(schema_of_text(id_, kind, text)) for id_, text in decoding.schemas}
         self._arrow = arrow_type(decoding.type)
@@ -61,6 +66,8 @@ class RegistryDecoder(ABC):
                 value = None if data is None else self._value(data)
                 if self._has_changes:
                     kind, value = change_of(value)
+                if self.has_texts:
+                    value = _with_texts(value, self.type)
             except (SchemaError, NotAChange) as error:
                 value, misfits[index] = None, str(error)
             values.append(value)
@@ -142,6 +149,8 @@ def _has(type_: Type, value: Any) -> bool:
     match value:
         case bool():
             return type_ == "boolean"
+        case Nanoseconds():
+            return type_ == TIMESTAMP_NS
         case int() | float() if type_ in {"int32", "int64"}:
             is_whole = isinstance(value, int) or (value.is_integer() and abs(value) < _WHOLE_END)
             return is_whole and -_ENDS[type_] <= value < _ENDS[type_]
@@ -152,9 +161,11 @@ def _has(type_: Type, value: Any) -> bool:
         case bytes():
             return type_ == "binary"
         case datetime():
-            return type_ == "timestamp"
+            return type_ == ("timestamp" if value.tzinfo else LOCAL_TIMESTAMP)
         case date():
             return type_ == "date"
+        case time():
+            return type_ == TIME
         case Decimal():
             number = decimal_of(type_) if isinstance(type_, str) else None
             return number is not None and has_digits(value, *number)
@@ -165,6 +176,49 @@ def _has(type_: Type, value: Any) -> bool:
         case dict() if isinstance(type_, Struct):
             return value.keys() <= dict(type_.fields).keys()
     return False
+
+
+def _with_texts(value: Any, type_: Type) -> Any:
+    """Return a value in which what has a column of text is JSON.  Raises SchemaError for too many levels."""
+    match value, type_:
+        case dict(), Struct(fields):
+            types = dict(fields)
+            return {name: _with_texts(member, types[name]) for name, member in value.items() if name in types}
+        case list(), ListOf(item):
+            return [_with_texts(element, item) for element in value]
+        case dict(), MapOf(item):
+            return {name: _with_texts(member, item) for name, member in value.items()}
+        case ((dict() | list()), "string"):
+            try:
+                return _json_text(value)
+            except (RecursionError, ValueError):
+                raise SchemaError("it has too many levels to be JSON") from None
+    return value
+
+
+def _json_text(value: Any) -> str:
+    try:
+        return json.dumps(value, default=_json_of, ensure_ascii=False, allow_nan=False)
+    except ValueError:  # numbers that JSON does not have are texts
+        return json.dumps(_finite(value), default=_json_of, ensure_ascii=False, allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    match value:
+        case dict():
+            return {name: _finite(member) for name, member in value.items()}
+        case list():
+            return [_finite(item) for item in value]
+        case float() if not math.isfinite(value):
+            return str(value)
+    return value
+
+
+def _json_of(value: Any) -> Any:
+    """Return bytes as in the JSON of Avro, and what JSON has no type for as text."""
+    if isinstance(value, bytes):
+        return value.decode("latin-1")
+    return value.isoformat() if isinstance(value, date | time) else str(value)
 
 
 _ENDS = {"int32": 2**31, "int64": 2**63}

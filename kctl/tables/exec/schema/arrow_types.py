@@ -10,6 +10,7 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from kctl.tables.exec.schema.column_types import VARIANT, ListOf, MapOf, Struct, Type, decimal_of, leaves
+from kctl.tables.exec.schema.logical_types import LOCAL_TIMESTAMP, TIME, TIMESTAMP_NS
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 VARIANT_TYPE = pa.struct(
@@ -26,6 +27,9 @@ _ARROW = {
     "double": pa.float64(),
     "date": pa.date32(),
     "timestamp": TIMESTAMP,
+    TIME: pa.time64("us"),
+    LOCAL_TIMESTAMP: pa.timestamp("us"),
+    TIMESTAMP_NS: pa.timestamp("ns", tz="UTC"),
     VARIANT: VARIANT_TYPE,
 }
 _NAMES = {arrow: name for name, arrow in _ARROW.items()} | {pa.large_binary(): "binary", pa.large_string(): "string"}
@@ -87,3 +91,19 @@ def leaf_paths(field: pa.Field, path: str = "") -> Iterable[str]:
         yield from leaf_paths(field.type.item_field, f"{here}.key_value")
     else:
         yield here
+
+
+def comparable(column: pa.Array) -> pa.Array:
+    """Return the column with nanoseconds as numbers: Python has no times with nanoseconds."""
+    type_ = _without_nanoseconds(column.type)
+    return column if type_ == column.type else column.cast(type_)
+
+
+def _without_nanoseconds(type_: pa.DataType) -> pa.DataType:
+    if pa.types.is_struct(type_):
+        return pa.struct([field.with_type(_without_nanoseconds(field.type)) for field in type_])
+    if pa.types.is_list(type_):
+        return pa.list_(type_.value_field.with_type(_without_nanoseconds(type_.value_type)))
+    if pa.types.is_map(type_):
+        return pa.map_(type_.key_type, type_.item_field.with_type(_without_nanoseconds(type_.item_type)))
+    return pa.int64() if pa.types.is_timestamp(type_) and type_.unit == "ns" else type_

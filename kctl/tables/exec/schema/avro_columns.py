@@ -1,10 +1,11 @@
 """Avro schemas as types of columns.  Pure.
 
 int, long, float, double, boolean, string, bytes, arrays, maps, records, date, timestamp-millis, timestamp-micros and
-decimal are the columns of these kinds; enum and uuid are strings, fixed is binary, and other logical types are the
-type under them.  A union with null is the other type, which may be null, as every column may.  Another union is a
-struct with a field for each of its types, one of which is set.  What is always null has no column.  A record within
-itself, as in a tree, is a string with its JSON.
+decimal are the columns of these kinds; enum and uuid are strings, a duration is a text as P1M2DT3.004S, and fixed is
+binary.  Other logical types are the type under them, unless they are marked (kctl.tables.exec.schema.logical_types).  A
+union with null is the other type, which may be null, as every column may.  Another union is a struct with a field for
+each of its types, one of which is set.  What is always null has no column.  A record within itself, as in a tree, is a
+string with its JSON.
 
 Types have to be prepared before values are read: logical types without a column are removed, and in a union of several
 types each becomes a record with one field, which has the same bytes and is read as the struct.
@@ -12,14 +13,15 @@ types each becomes a record with one field, which has the same bytes and is read
 
 from __future__ import annotations
 
-import json
 from itertools import count
 from typing import Any
 
-from kctl.client.registry.schema import Schema, SchemaError
+from kctl.client.registry.schema import Schema
 from kctl.errors import UsageError
 from kctl.output.quantities import is_integer
 from kctl.tables.exec.schema.column_types import DECIMAL_PRECISION_MAX, ListOf, MapOf, Struct, Type, TypeCount
+from kctl.tables.exec.schema.logical_types import MARK, MARKED
+from kctl.tables.exec.schema.schema_texts import rewritten
 
 _TYPES = {
     "boolean": "boolean",
@@ -32,7 +34,16 @@ _TYPES = {
 }
 ZONED_TIMESTAMP = "kctl-zoned-timestamp"
 """A text of ISO 8601 with its offset; kctl.tables.exec.decoding.avro_values reads it."""
-_LOGICAL = {"date": "int", "timestamp-millis": "long", "timestamp-micros": "long", ZONED_TIMESTAMP: "string"}
+_LOGICAL = {
+    "date": "int",
+    "timestamp-millis": "long",
+    "timestamp-micros": "long",
+    ZONED_TIMESTAMP: "string",
+    **{f"{MARK}{logical}": under for logical, (under, _) in MARKED.items()},
+}
+UUID_BYTES, DURATION = f"{MARK}uuid", f"{MARK}duration"
+"""Logical types of fixed, which become texts: a uuid of 16 bytes, and months, days and milliseconds in 12."""
+_TEXTS = {("uuid", 16): UUID_BYTES, ("duration", 12): DURATION}
 _TIMES = {"timestamp-millis", "timestamp-micros", ZONED_TIMESTAMP}
 _CONNECT = {
     "io.debezium.time.Date": ("int", "date"),
@@ -47,14 +58,7 @@ _CONNECT = {
 
 def with_logical_types(schema: Schema) -> Schema:
     """Return the schema, and those it uses, with logical types for Debezium's dates and times.  Raises SchemaError."""
-    try:
-        used = {
-            name: used_schema._replace(text=json.dumps(_marked(json.loads(used_schema.text))))
-            for name, used_schema in schema.by_reference.items()
-        }
-        return schema._replace(text=json.dumps(_marked(json.loads(schema.text))), by_reference=used)
-    except (ValueError, RecursionError):
-        raise SchemaError("it is not a valid Avro schema") from None
+    return rewritten(schema, _marked)
 
 
 def _marked(schema: Any) -> Any:
@@ -74,14 +78,7 @@ def _marked(schema: Any) -> Any:
 def prepared(schema: Schema) -> Schema:
     """Return the schema, and those it uses, as they have to be for reading values.  Raises SchemaError."""
     names = count()
-    try:
-        used = {
-            name: used_schema._replace(text=json.dumps(_prepared(json.loads(used_schema.text), names)))
-            for name, used_schema in schema.by_reference.items()
-        }
-        return schema._replace(text=json.dumps(_prepared(json.loads(schema.text), names)), by_reference=used)
-    except (ValueError, KeyError, TypeError, RecursionError):
-        raise SchemaError("it is not a valid Avro schema") from None
+    return rewritten(schema, lambda document: _prepared(document, names))
 
 
 def _prepared(schema: Any, names: count[int]) -> Any:
@@ -94,7 +91,9 @@ def _prepared(schema: Any, names: count[int]) -> Any:
         return schema
     prepared = dict(schema)
     if not _is_column(schema):
-        prepared.pop("logicalType", None)
+        logical = prepared.pop("logicalType", None)
+        if schema.get("type") == "fixed" and (logical, schema.get("size")) in _TEXTS:
+            prepared["logicalType"] = _TEXTS[logical, schema["size"]]
     for name in ("type", "items", "values"):
         if isinstance(prepared.get(name), dict | list):
             prepared[name] = _prepared(prepared[name], names)
@@ -165,6 +164,10 @@ class _Columns:
                 return "timestamp"
             case "decimal":
                 return f"decimal({schema['precision']},{schema.get('scale', 0)})"
+            case str() as logical if logical in {UUID_BYTES, DURATION}:
+                return "string"
+            case str() as logical if logical.removeprefix(MARK) in MARKED and logical.startswith(MARK):
+                return MARKED[logical.removeprefix(MARK)][1]
         match kind:
             case "enum":
                 return "string"

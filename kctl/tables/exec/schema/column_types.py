@@ -3,7 +3,7 @@
 As JSON, a type is a name or an object with one member:
 
     "binary" "string" "boolean" "int32" "int64" "float" "double" "date" "timestamp" "decimal(9,2)"
-    "variant"
+    "time" "local_timestamp" "timestamp_ns" "variant"
     {"struct": {"id": "int64", "tags": {"list": "string"}, "prices": {"map": "double"}}}
 
 Columns of an export are only added.  A struct gets new fields at its end; a type never changes.  If values of a field
@@ -34,11 +34,15 @@ BINARY = "binary"
 STRING = "string"
 _SCALARS = ("int32", "int64", "float", "double", STRING, BINARY, "boolean")
 """In the order in which they are tried for a value that the column of its field does not have."""
-_SUFFIX = re.compile(rf"{'|'.join(_SCALARS)}|date|timestamp|decimal_\d{{1,2}}_\d{{1,2}}|struct|list|map")
+_SUFFIX = re.compile(
+    rf"{'|'.join(_SCALARS)}|date|timestamp|time|local_timestamp|timestamp_ns|decimal_\d{{1,2}}_\d{{1,2}}|struct|list|map"
+)
 VARIANT = "variant"
 """A value of JSON of any kind; only a whole key or value has this type."""
 DECIMAL_PRECISION_MAX = 38
-NAMES = {BINARY, STRING, VARIANT, "boolean", "int32", "int64", "float", "double", "date", "timestamp"}
+NAMES = {BINARY, STRING, VARIANT, "boolean", "int32", "int64", "float", "double", "date", "timestamp"} | {
+    *("time", "local_timestamp", "timestamp_ns"),  # see kctl.tables.exec.schema.logical_types
+}
 _DECIMAL = re.compile(r"decimal\((\d{1,2}),(\d{1,2})\)")
 _NAME = re.compile(r"[^ ,;{}()=.\x00-\x1f\x7f-\x9f\ud800-\udfff]{1,255}")
 """Delta refuses the other characters, and Iceberg's paths of nested fields have dots."""
@@ -111,6 +115,8 @@ class Decoding:
     """How values describe changes; `type` is that of the rows."""
     keeps_raw: bool = False
     """Whether there is a column with the bytes of the record."""
+    levels: int | None = None
+    """Levels of fields with columns, below which values are text of JSON; None: all."""
 
     @property
     def has_rest(self) -> bool:
@@ -251,6 +257,7 @@ def decoding_to_json(decoding: Decoding) -> dict[str, Any]:
         "schemas": {str(schema_id): text for schema_id, text in decoding.schemas},
         **({} if decoding.changes is ChangeFormat.NONE else {"changes": decoding.changes.value}),
         **({"keeps_raw": True} if decoding.keeps_raw else {}),
+        **({} if decoding.levels is None else {"levels": decoding.levels}),
     }
 
 
@@ -277,7 +284,29 @@ def decoding_from_json(document: Any) -> Decoding:
         tuple((int(schema_id), text) for schema_id, text in document["schemas"].items()),
         ChangeFormat(document.get("changes", ChangeFormat.NONE)),
         document.get("keeps_raw", False),
+        document.get("levels"),
     )
+
+
+def cut(type_: Type, levels: int, *, has_texts: bool) -> Type | None:
+    """Return the type with this many levels of fields; what is below is text of JSON, or None without `has_texts`.
+
+    A list of something below is text as a whole.
+    """
+    below = STRING if has_texts else None
+    match type_:
+        case Struct(fields):
+            if not levels:
+                return below
+            parts = [(name, cut(field_type, levels - 1, has_texts=has_texts)) for name, field_type in fields]
+            return Struct(tuple((name, part) for name, part in parts if part is not None))
+        case MapOf(value):
+            part = cut(value, levels - 1, has_texts=has_texts) if levels else None
+            return below if part is None else MapOf(part)
+        case ListOf(item):
+            part = cut(item, levels, has_texts=has_texts)
+            return below if part is None or (part == STRING and item != STRING) else ListOf(part)
+    return type_
 
 
 def extended(held: Type, new: Type, name: str, *, is_strict: bool = True, widens: bool = False) -> Type:

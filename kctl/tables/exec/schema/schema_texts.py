@@ -3,10 +3,24 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from typing import Any
 
-from kctl.client.registry.schema import Reference, Schema
+from kctl.client.registry.schema import Reference, Schema, SchemaError
 
 _USED = "kctl.used"
+
+
+def rewritten(schema: Schema, change: Callable[[Any], Any]) -> Schema:
+    """Return an Avro schema, and those it uses, with documents that `change` returns.  Raises SchemaError."""
+    try:
+        used = {
+            name: used_schema._replace(text=json.dumps(change(json.loads(used_schema.text))))
+            for name, used_schema in schema.by_reference.items()
+        }
+        return schema._replace(text=json.dumps(change(json.loads(schema.text))), by_reference=used)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise SchemaError("it is not a valid Avro schema") from None
 
 
 def text_of(schema: Schema) -> str:

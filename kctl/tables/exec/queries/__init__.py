@@ -1,0 +1,1 @@
+"""Topics in queries of Spark: readers and writers of `format("kctl")`."""
