@@ -6,9 +6,11 @@ from collections.abc import Callable
 from functools import partial
 
 from kctl.config.subjects.groups import CONSUMER_PROTOCOL, SHARE_PROTOCOL, STREAMS_PROTOCOL
+from kctl.config.subjects.versions import KAFKA_RELEASES
 from kctl.model import GROUP_METADATA_TOPIC
 from kctl.records.compiled.fetch_frame import read_plain_fetch
 from kctl.records.compiled.produce_frame import read_plain_produce
+from kctl.server.broker.gates import gate
 from kctl.server.broker.releases import REPLACED_ERRORS, ServedVersions, ranges_for_unsupported
 from kctl.server.cluster.configs.resources import ConfigResources
 from kctl.server.cluster.control.deletions import TopicDeletions
@@ -120,7 +122,10 @@ def register_handlers(
     dispatcher.versions_of, dispatcher.advertised_of = versions.of, versions.advertised
     dispatcher.ranges_for_unsupported = partial(ranges_for_unsupported, release)
     dispatcher.replaced_errors = REPLACED_ERRORS.get(release or "", {})
-    serve = dispatcher.register
+
+    def serve(name: str, handler: Handler) -> None:
+        dispatcher.register(name, gate(name, handler, parts.features))
+
     serve("api_versions", ApiVersionsHandler(dispatcher.api_versions, parts.features).handle)
     _register_records(dispatcher, base, parts)
     _register_cluster(serve, base, parts, zookeeper_problem)
@@ -185,7 +190,11 @@ def _register_cluster(
 ) -> None:
     metadata, inter_broker_protocol = base.metadata, base.configs.current.inter_broker_protocol_version
     features = UpdateFeaturesHandler(
-        has_features=has_features(inter_broker_protocol), is_controller=_is_controller(parts)
+        has_features=has_features(inter_broker_protocol),
+        is_controller=_is_controller(parts),
+        features=parts.features,
+        controller=parts.controller,
+        is_newest=base.configs.current.served_release == KAFKA_RELEASES[-1],
     )
     serve(
         "metadata",

@@ -21,7 +21,7 @@ from kctl.config.subjects.groups import duration_ms
 from kctl.config.topic import TopicConfig
 from kctl.model import SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC, TopicPartition
 from kctl.server.cluster.configs.changes import ConfigChanges
-from kctl.server.cluster.configs.features import FinalizedFeatures
+from kctl.server.cluster.configs.features import FinalizedFeatures, initial_levels, supported_features
 from kctl.server.cluster.configs.resources import WatchedConfigs
 from kctl.server.cluster.control.authority import ControllerAuthority
 from kctl.server.cluster.control.metadata_waits import MetadataWaits
@@ -311,6 +311,13 @@ def assemble(
         deletions_ended=base.metadata_waits.changed,
     )
     states = _state_store(base, zookeeper, peers, broker_id)
+    are_features_known = has_features(config.inter_broker_protocol_version)
+    features = FinalizedFeatures(
+        zookeeper,
+        has_features=are_features_known,
+        supported=supported_features(config, has_features=are_features_known),
+        initial=initial_levels(config),
+    )
     return BrokerParts(
         broker_id=broker_id,
         cluster_id=cluster_id,
@@ -335,7 +342,7 @@ def assemble(
         controller=controller,
         topics=topics,
         watched_configs=WatchedConfigs(zookeeper),
-        features=FinalizedFeatures(zookeeper, has_features=has_features(config.inter_broker_protocol_version)),
+        features=features,
         auto_topics=auto_topics,
         peers=peers,
         tokens=TokenManager(
