@@ -76,8 +76,8 @@ def unsupported_levels(features: FinalizedFeatures) -> str | None:
     if not above:
         return None
     return (
-        f"the cluster uses {', '.join(above)}, which this broker does not support as it is configured: start it "
-        "without served.release (--as-version) and with the same group.coordinator.rebalance.protocols as other brokers, or "
+        f"the cluster uses {', '.join(above)}, which this broker does not support as it is configured. Start it "
+        "without served.release (--as-version) and with the group.coordinator.rebalance.protocols of other brokers, or "
         "lower the level with `kctl features downgrade` on another broker"
     )
 
