@@ -162,9 +162,12 @@ def _register_records(dispatcher: Dispatcher, base: Foundations, parts: BrokerPa
         metadata=metadata,
     )
     dispatcher.topic_names = metadata.names_by_id
-    produce = ProduceHandler(replicas, base.produce_purgatory, parts.record_work, clock, metadata)
+    produce = ProduceHandler(replicas, base.produce_purgatory, parts.record_work, clock, metadata, parts.verifier)
     dispatcher.register("produce", produce.handle, for_long=produce.handle_long)
-    plain_produce = PlainProduceHandler(replicas, base.produce_purgatory, clock)
+    verifies = parts.verifier.is_needed
+    plain_produce = PlainProduceHandler(
+        replicas, base.produce_purgatory, clock, verifies=lambda adds: verifies(adds=adds)
+    )
     dispatcher.register_plain("produce", read_plain_produce, plain_produce.handle)
     serve("fetch", fetch.handle)
     plain_fetch = PlainFetchHandler(
@@ -312,7 +315,9 @@ def _register_transactions(serve: Serve, base: Foundations, parts: BrokerParts) 
     serve("add_partitions_to_txn", AddPartitionsToTxnHandler(transactions, metadata).handle)
     serve("add_offsets_to_txn", AddOffsetsToTxnHandler(transactions, offsets_partitions).handle)
     serve("end_txn", EndTxnHandler(transactions).handle)
-    serve("txn_offset_commit", TxnOffsetCommitHandler(groups, metadata, clock).handle)
+    serve(
+        "txn_offset_commit", TxnOffsetCommitHandler(groups, metadata, clock, parts.verifier, offsets_partitions).handle
+    )
     serve("write_txn_markers", WriteTxnMarkersHandler(parts.partition_markers).handle)
     serve("describe_producers", DescribeProducersHandler(parts.replicas).handle)
     serve("describe_transactions", DescribeTransactionsHandler(transactions).handle)

@@ -351,6 +351,7 @@ class Broker:
             await parts.moves.close()
             await parts.fetchers.close()
             await parts.isr_changes.close()
+            await parts.verifier.close()
             await parts.transactions.stop()
             await parts.groups.stop()
             await parts.share_partitions.close()

@@ -37,14 +37,15 @@ class ApiVersionsHandler:
 
     def handle(self, request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
         """Serve one request and return the response."""
-        if context.api_version >= FIRST_VERSION_WITH_SOFTWARE:
+        is_flexible = context.api_version >= FIRST_VERSION_WITH_SOFTWARE
+        if is_flexible:
             client_software = (request.client_software_name, request.client_software_version)
             if not all(_SOFTWARE_WORD.match(name) for name in client_software):
                 return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[])
             if context.peer.timing is not None:
                 context.peer.timing.software = client_software
         response = ApiVersionsResponse(error_code=ErrorCode.NONE, api_keys=self._served())
-        if self._features is not None and self._features.epoch != UNKNOWN_EPOCH:
+        if is_flexible and self._features is not None and self._features.epoch != UNKNOWN_EPOCH:
             response.supported_features = [
                 SupportedFeatureKey(name=name, min_version=lowest, max_version=highest)
                 for name, (lowest, highest) in self._features.supported.items()
