@@ -63,6 +63,7 @@ from kctl.server.handlers.initialize_share_group_state import InitializeShareGro
 from kctl.server.handlers.join_group import JoinGroupHandler
 from kctl.server.handlers.leader_and_isr import LeaderAndIsrHandler
 from kctl.server.handlers.leave_group import LeaveGroupHandler
+from kctl.server.handlers.list_config_resources import ListConfigResourcesHandler
 from kctl.server.handlers.list_groups import ListGroupsHandler
 from kctl.server.handlers.list_offsets import ListOffsetsHandler
 from kctl.server.handlers.list_partition_reassignments import ListPartitionReassignmentsHandler
@@ -249,6 +250,7 @@ def _register_configs(serve: Serve, base: Foundations, parts: BrokerParts) -> No
     serve("describe_configs", describe.handle)
     serve("alter_configs", AlterConfigsHandler(resources).handle)
     serve("incremental_alter_configs", IncrementalAlterConfigsHandler(broker_id, resources, configs.notify).handle)
+    serve("list_config_resources", ListConfigResourcesHandler(configs, metadata).handle)
     serve("describe_client_quotas", DescribeClientQuotasHandler(topics).handle)
     serve("alter_client_quotas", AlterClientQuotasHandler(topics, resolves).handle)
 
