@@ -11,6 +11,7 @@ from kctl.model import GROUP_METADATA_TOPIC
 from kctl.records.compiled.fetch_frame import read_plain_fetch
 from kctl.records.compiled.produce_frame import read_plain_produce
 from kctl.server.broker.gates import gate
+from kctl.server.broker.new_leaders import NewLeaders
 from kctl.server.broker.releases import REPLACED_ERRORS, ServedVersions, ranges_for_unsupported
 from kctl.server.cluster.configs.resources import ConfigResources
 from kctl.server.cluster.control.deletions import TopicDeletions
@@ -122,6 +123,7 @@ def register_handlers(
     versions = ServedVersions(has_topic_ids=has_topic_ids, release=release)
     dispatcher.versions_of, dispatcher.advertised_of = versions.of, versions.advertised
     dispatcher.ranges_for_unsupported = partial(ranges_for_unsupported, release)
+    dispatcher.add_new_leaders = NewLeaders(parts.replicas, base.metadata).add
     dispatcher.replaced_errors = REPLACED_ERRORS.get(release or "", {})
 
     def serve(name: str, handler: Handler) -> None:

@@ -1,18 +1,15 @@
-"""DescribeLogDirs (key 35, versions 0-5): this broker's log directories and the sizes of the logs in them.  KIP-113.
+"""DescribeLogDirs (key 35, versions 0-3): this broker's log directories and the sizes of the logs in them.  KIP-113.
 
 Null topics mean all; partitions that are not on this broker are left out.  An offline directory gets only
 KAFKA_STORAGE_ERROR.  `offset_lag` is the distance in offsets from a log's end to the high watermark; for a future log
 (`is_future_key`) it is the distance to the end of the current log.
 
-Version notes: 3 CLUSTER_AUTHORIZATION_FAILED, where earlier ones have no directories; 4 size and free space of the file
-system (KIP-827); 5 directories that get no new replicas, of which there are none (KIP-1066).
+Version notes: 3 CLUSTER_AUTHORIZATION_FAILED, where earlier ones have no directories.
 """
 
 from __future__ import annotations
 
-import shutil
 from collections import defaultdict
-from functools import partial
 
 from kctl.errors import ErrorCode
 from kctl.limits import SLICE_OBJECTS
@@ -26,7 +23,6 @@ from kctl.protocol.apis.describe_log_dirs import (
 )
 from kctl.security.acls import Operation
 from kctl.server.loop.slices import sliced
-from kctl.server.loop.tasks import in_thread
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.requests.context import RequestContext
 from kctl.storage.directories.log_directory import LogDirectory
@@ -38,17 +34,6 @@ NO_LAG = -1
 
 
 FIRST_VERSION_WITH_ERROR = 3
-FIRST_VERSION_WITH_SPACE = 4
-UNKNOWN = -1
-
-
-def _space(directory: str) -> tuple[int, int]:
-    """Return the size and the free bytes of a file system, UNKNOWN if it does not tell."""
-    try:
-        space = shutil.disk_usage(directory)
-    except OSError:
-        return UNKNOWN, UNKNOWN
-    return space.total, space.free
 
 
 class DescribeLogDirsHandler:
@@ -75,10 +60,6 @@ class DescribeLogDirsHandler:
             }
         )
         results = [await self._result(directory, requested) for directory in self._logs.directories]
-        if context.api_version >= FIRST_VERSION_WITH_SPACE:
-            for result in results:
-                if result.error_code == ErrorCode.NONE:
-                    result.total_bytes, result.usable_bytes = await in_thread(partial(_space, result.log_dir))
         return DescribeLogDirsResponse(results=results)
 
     async def _result(self, directory: LogDirectory, requested: set[TopicPartition] | None) -> DescribeLogDirsResult:

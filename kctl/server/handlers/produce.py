@@ -27,7 +27,6 @@ and fails otherwise.  A timestamp of more than 64 bits is INVALID_TIMESTAMP; Kaf
 Refused, and accepted by Kafka: magic 0 or 1 without a whole message, zstd in versions 0-2, a wrong checksum of the
 content of an lz4 frame.  The bit for LogAppendTime is refused without errors of single records.  A compressed batch
 that claims more than RECORDS_PER_BATCH_MAX records is MESSAGE_TOO_LARGE.
-Not implemented: new leaders with an error (KIP-951): clients refresh their metadata.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -51,7 +50,7 @@ def sizes(response: Any) -> dict[str, dict[tuple[str, int], int]]:
     }
 
 
-@pytest.mark.parametrize("version", range(6))
+@pytest.mark.parametrize("version", range(4))
 def test_every_log_is_described_with_its_directory_and_size(tmp_path: Path, version: int) -> None:
     async def scene(disk: Disk) -> None:
         disk.append(disk.lead("a", 0), 3)
@@ -65,17 +64,6 @@ def test_every_log_is_described_with_its_directory_and_size(tmp_path: Path, vers
         assert written["a", 1] == 0
 
     play(scene, tmp_path / "one", tmp_path / "two")
-
-
-def test_the_size_of_the_file_system_is_given_since_version_4(tmp_path: Path) -> None:
-    async def scene(disk: Disk) -> None:
-        space = shutil.disk_usage(tmp_path)
-        for version, total in ((3, -1), (4, space.total), (5, space.total)):
-            (result,) = (await describe(disk, version=version)).results
-            assert result.total_bytes == total
-            assert (result.usable_bytes > 0) == (version > 3)
-
-    play(scene, tmp_path / "one")
 
 
 def test_only_requested_partitions_are_described(tmp_path: Path) -> None:
