@@ -110,7 +110,7 @@ async def in_process(runs: int) -> list[float]:
             leaders=Leaders(),
             local=PartitionMarkers(MarkedPartitions(), ReportedGroups(), clock, timeout_ms=1_000),
             peers=OtherBrokers(),
-            version=1,
+            version=lambda: 1,
             timer=timer,
             clock=clock,
         ),

@@ -8,11 +8,12 @@ from collections.abc import Awaitable
 from kctl.errors import ErrorCode
 from kctl.protocol.apis.delete_groups import DeleteGroupsRequest
 from kctl.protocol.apis.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from kctl.server.cluster.configs.features import FinalizedFeatures
 from kctl.server.handlers.delete_groups import DeleteGroupsHandler
 from kctl.server.handlers.update_features import UpdateFeaturesHandler
 from kctl.testing.sim_loop import SimLoop, simulate
 from tests.unit.groups.hosting import Host
-from tests.unit.handlers.world import context
+from tests.unit.handlers.world import World, context, play
 
 IDS = 40
 LENGTH = 32_000
@@ -58,11 +59,16 @@ def test_groups_with_long_ids_are_deleted_one_after_the_other() -> None:
 
 
 def test_features_with_long_names_are_refused_one_after_the_other() -> None:
-    async def main(loop: SimLoop) -> None:
-        handler = UpdateFeaturesHandler(has_features=True, is_controller=lambda: True)
+    async def scene(world: World) -> None:
+        handler = UpdateFeaturesHandler(
+            has_features=True,
+            is_controller=lambda: True,
+            features=FinalizedFeatures(world.zookeeper, has_features=True),
+            controller=world.controller,
+        )
         updates = [FeatureUpdateKey(feature=name, max_version_level=1, allow_downgrade=False) for name in ids()]
         found = asyncio.ensure_future(handler.handle(UpdateFeaturesRequest(feature_updates=updates), context(0)))
         assert await hashed_at_once(found) <= AT_ONCE
         assert len(found.result().results) == IDS
 
-    simulate(main, seed=1)
+    play(scene)

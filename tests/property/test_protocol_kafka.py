@@ -29,7 +29,8 @@ MESSAGES_PER_VERSION = 6
 SINCE_KAFKA_4_1 = {
     f"{name}{kind}"
     for name in (
-        *("DescribeCluster", "ShareGroupDescribe", "StreamsGroupDescribe", "StreamsGroupHeartbeat"),
+        *("AlterPartitionReassignments", "DescribeCluster"),
+        *("ShareGroupDescribe", "StreamsGroupDescribe", "StreamsGroupHeartbeat"),
         *("DescribeShareGroupOffsets", "AlterShareGroupOffsets", "DeleteShareGroupOffsets"),
     )
     for kind in ("Request", "Response")

@@ -31,7 +31,7 @@ from kctl.records.internal.topics import TransactionLogKey, decode_transaction_k
 from kctl.records.salvage import Piece, cut_all
 from kctl.server.coordination.ports import AppendOutcome
 from kctl.server.coordination.transactions.coordinator import TransactionCoordinator
-from kctl.server.coordination.transactions.events import InitOutcome, TransactionState
+from kctl.server.coordination.transactions.events import ProducerOutcome, TransactionState
 from kctl.server.coordination.transactions.markers import MarkerSender
 from kctl.server.coordination.transactions.partition_markers import PartitionMarkers
 from kctl.server.coordination.transactions.ports import TransactionConfig
@@ -158,6 +158,9 @@ class PartitionLogs:
     def is_hosted(self, partition: TopicPartition) -> bool:
         return self.is_reliable or self._chance.random() > 0.02
 
+    def is_open(self, partition: TopicPartition, producer: ProducerIdAndEpoch) -> bool:
+        return self.logs[partition].log.producer_state.is_open(*producer)
+
     def append(
         self, partition: TopicPartition, batch: bytes, *, required_acks: int, timeout_ms: int
     ) -> AppendOutcome | asyncio.Future[AppendOutcome]:
@@ -282,7 +285,7 @@ class World:
             leaders=self.partitions,
             local=PartitionMarkers(self.partitions, ReportedGroups(), self._clock, timeout_ms=1),
             peers=self.other,
-            version=1,
+            version=lambda: 1,
             timer=self._timer,
             clock=self._clock,
         )
@@ -391,7 +394,7 @@ class Producer:
                     await self._init(expected=self._me)
 
     async def _init(self, *, expected: ProducerIdAndEpoch | None) -> None:
-        outcome = InitOutcome(ErrorCode.NONE)
+        outcome = ProducerOutcome(ErrorCode.NONE)
 
         async def call() -> ErrorCode:
             nonlocal outcome

@@ -29,23 +29,24 @@ from kctl.protocol.apis.list_transactions import ListTransactionsRequest, ListTr
 from kctl.protocol.apis.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic, OffsetFetchResponse
 from kctl.testing.sim_cluster import SimCluster
 from kctl.testing.sim_loop import SimLoop
-from tests.simulation.faults import CLIENT, HOUR_MS, PLAYS, Fault, clocks_jump, nothing, until_whole
+from tests.simulation.faults import CLIENT, HOUR_MS, PLAYS, Fault, clocks_jump, nothing, random_faults, until_whole
 from tests.simulation.scene import create_topic, raise_for, restart_the_dead, traced
 from tests.simulation.transaction_reading import TransactionInvariants, check_log
 from tests.simulation.transactional_producer import (
     FENCED,
     NOT_THERE,
     NOT_YET,
+    PARTITIONS,
     SOURCE,
     TIMEOUT_MS,
     TOPIC,
     Call,
     Producer,
+    ProducerOfVersion2,
     insist,
     send_late,
 )
 
-PARTITIONS = 4
 PRODUCERS = ("a", "b", "c")
 BROKERS = 3
 SECONDS = 30
@@ -69,6 +70,8 @@ PROPERTIES = {
     # Leaders, and with them coordinators, move back soon after a broker has come back.
     "leader.imbalance.check.interval.seconds": "5",
 }
+AT_LEVEL_2 = {"served.release": "4.3"}
+"""A new cluster has level 2 of transaction.version then."""
 TRUTHFUL: set[Fault] = {nothing, clocks_jump}
 """With other faults a former coordinator may respond with outdated state."""
 
@@ -80,10 +83,12 @@ class ProducerDied(Exception):
 class Run:
     """Three brokers and three producers, each of which is replaced when it fails."""
 
-    def __init__(self, loop: SimLoop) -> None:
+    def __init__(self, loop: SimLoop, kind: type[Producer] = Producer) -> None:
         self.loop = loop
+        self.kind = kind
         self.chance = random.Random(f"{loop.seed} transactions")
-        self.cluster = SimCluster(loop, properties=PROPERTIES)
+        is_of_version_2 = kind is ProducerOfVersion2
+        self.cluster = SimCluster(loop, properties=PROPERTIES | (AT_LEVEL_2 if is_of_version_2 else {}))
         self.partitions_of: dict[tuple[str, int], set[int]] = {}
         """The records that each transaction wrote, by producer and number."""
         self.committed: set[tuple[str, int]] = set()
@@ -121,7 +126,7 @@ class Run:
                 # Short timeouts, so that instances follow each other.
                 client = await stack.enter_async_context(self.cluster.client(timeout_ms=6_000))
                 twin = await stack.enter_async_context(self.cluster.client(timeout_ms=6_000))
-                producer = Producer(self.loop, self.chance, name, client, twin)
+                producer = self.kind(self.loop, self.chance, name, client, twin)
                 try:
                     await producer.start()
                     for zombie in self._some_zombies(name):
@@ -138,7 +143,7 @@ class Run:
                     for request in producer.late_requests():
                         self._tasks.create_task(self._send_late(request))
                 except ApiError as error:
-                    if error.code not in {*FENCED, *NOT_YET, *NOT_THERE}:
+                    if error.code not in {*FENCED, *NOT_YET, *NOT_THERE, *producer.ended_by}:
                         self.unexpected.add(error.code)
                 except ClusterUnreachable:
                     pass
@@ -308,6 +313,21 @@ def run(fault: Fault, seed: int) -> str:
     return traced(lambda loop: Run(loop).play(fault), seed)
 
 
+def run_at_level_2(fault: Fault, seed: int) -> str:
+    return traced(lambda loop: Run(loop, ProducerOfVersion2).play(fault), seed)
+
+
 @pytest.mark.parametrize(("fault", "seed"), PLAYS)
 def test_transactions_are_atomic_despite_faults(fault: Fault, seed: int) -> None:
     run(fault, seed)
+
+
+@pytest.mark.parametrize(
+    ("fault", "seed"),
+    [
+        (random_faults, 1),
+        *(pytest.param(*play.values, id=play.id, marks=pytest.mark.matrix) for play in PLAYS),
+    ],
+)
+def test_transactions_with_raised_epochs_are_atomic_despite_faults(fault: Fault, seed: int) -> None:
+    run_at_level_2(fault, seed)

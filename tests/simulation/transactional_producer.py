@@ -47,6 +47,7 @@ from tests.simulation.scene import at_times_twice, raise_for
 T = TypeVar("T")
 
 TOPIC = "orders"
+PARTITIONS = 4
 SOURCE = TopicPartition(TOPIC, 0)
 """The partition whose offsets the producers commit, without reading it; the offset is the number of the transaction."""
 TIMEOUT_MS = 8_000
@@ -70,6 +71,12 @@ Call = Callable[[ClusterClient], Awaitable[None]]
 
 class Producer:
     """One instance.  Its requests come twice now and then, over `twin`."""
+
+    produce_version: int | None = None
+    commit_version: int | None = None
+    """Of Produce and TxnOffsetCommit; None for the newest that the client sends."""
+    ended_by: tuple[ErrorCode, ...] = ()
+    """Errors, beside those of a fenced producer, from which it learns that its transaction has timed out."""
 
     def __init__(
         self, loop: SimLoop, chance: random.Random, transactional_id: str, client: ClusterClient, twin: ClusterClient
@@ -189,10 +196,10 @@ class Producer:
                 timeout_ms=5_000,
                 topic_data=[TopicProduceData(name=TOPIC, partition_data=[data])],
             )
-            response = await connection.send(request, ProduceResponse)
+            response = await connection.send(request, ProduceResponse, version=self.produce_version)
             raise_for(response.responses[0].partition_responses[0].error_code)
 
-        await retry(attempt, deadline=client.deadline(), codes=NOT_THERE)
+        await retry(attempt, deadline=client.deadline(), codes={*NOT_THERE, ErrorCode.CONCURRENT_TRANSACTIONS})
 
     async def _commit_offset(self, client: ClusterClient, offset: int) -> None:
         partition = TxnOffsetCommitRequestPartition(
@@ -205,18 +212,20 @@ class Producer:
         )
 
         async def commit(connection: Connection) -> None:
-            response = await connection.send(request, TxnOffsetCommitResponse)
+            response = await connection.send(request, TxnOffsetCommitResponse, version=self.commit_version)
             raise_for(response.topics[0].partitions[0].error_code)
 
-        codes = {*COORDINATOR_MOVED, *NOT_THERE}
+        codes = {*NOT_YET, *NOT_THERE}
         await insist(client, self.group_id, CoordinatorType.GROUP, commit, codes)
 
     async def _end(self, client: ClusterClient, *, committed: bool) -> None:
         await self._call_coordinator(client, EndTxnRequest(committed=committed, **self._identity), EndTxnResponse)
 
-    async def _call_coordinator(self, client: ClusterClient, request: object, response_class: type[T]) -> T:
+    async def _call_coordinator(
+        self, client: ClusterClient, request: object, response_class: type[T], version: int | None = None
+    ) -> T:
         async def call(connection: Connection) -> T:
-            response = await connection.send(request, response_class)
+            response = await connection.send(request, response_class, version=version)
             if isinstance(response, AddPartitionsToTxnResponse):
                 for topic in response.results:
                     for result in topic.results:
@@ -227,6 +236,59 @@ class Producer:
 
         codes = {*NOT_YET, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
         return await insist(client, self._id, CoordinatorType.TRANSACTION, call, codes)
+
+
+class ProducerOfVersion2(Producer):
+    """One instance at level 2 of transaction.version: brokers add partitions, and each end raises the epoch (KIP-890).
+
+    So its late requests and those of zombies are refused by all partitions, whatever happened to its transaction.
+    """
+
+    produce_version = 12
+    commit_version = 5
+    ended_by = (ErrorCode.INVALID_TXN_STATE,)
+
+    async def add(self, partitions: list[int]) -> None:
+        self._open.update(dict.fromkeys(partitions))
+
+    async def send_offset(self, offset: int) -> None:
+        self._has_offsets = True
+        await self._do(lambda client: self._commit_offset(client, offset))
+
+    async def end(self, *, committed: bool) -> None:
+        self._is_ending = True
+        request = EndTxnRequest(committed=committed, **self._identity)
+
+        async def call(client: ClusterClient) -> EndTxnResponse:
+            return await self._call_coordinator(client, request, EndTxnResponse, version=5)
+
+        async def call_late(client: ClusterClient) -> None:
+            await call(client)
+
+        self._sent.append(call_late)
+        response = await at_times_twice(self._chance, call, self._client, self._twin)
+        self._me = ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
+        self._sequences.clear()
+        self._sent.clear()
+        self._open.clear()
+        self._has_offsets = self._is_ending = False
+
+    async def come_back(self, client: ClusterClient) -> None:
+        request = EndTxnRequest(committed=True, **self._identity)
+        attempts: list[Call] = [self._write_first(partition) for partition in range(PARTITIONS)]
+        attempts.append(lambda client: self._commit_offset(client, 1_000_000))
+        for attempt in attempts:
+            error = await _error_of(attempt(client))
+            assert error in {*FENCED, *NOT_YET, *NOT_THERE}, f"zombie {self._id}, {self._me}, received {error.name}"
+        error = await _error_of(self._end_late(client, request))
+        assert error in {*FENCED, *NOT_YET}, f"zombie {self._id}, {self._me}, received {error.name}"
+
+    def _write_first(self, partition: int) -> Call:
+        batch = self._batch(self._sequences[partition], b"of a zombie")
+        return lambda client: self._produce(client, partition, batch)
+
+    async def _end_late(self, client: ClusterClient, request: EndTxnRequest) -> None:
+        await self._call_coordinator(client, request, EndTxnResponse, version=5)
 
 
 async def insist(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kctl.config.definition import Dynamic, Importance, at_least, prop
-from kctl.config.kinds import INT, SHORT
+from kctl.config.kinds import BOOLEAN, INT, SHORT
 
 
 @dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
@@ -21,6 +21,13 @@ class TransactionProperties:
         default=604800000,
         importance=Importance.HIGH,
         doc="Idle time after which a transactional id is forgotten.",
+    )
+    transaction_partition_verification_enable: bool = prop(
+        "transaction.partition.verification.enable",
+        BOOLEAN,
+        default=True,
+        doc="Verify with the transaction coordinator that a partition is in the transaction of the first records of "
+        "clients that add partitions themselves, while transaction.version is 2 (KIP-890).",
     )
     producer_id_expiration_ms: int = prop(
         "producer.id.expiration.ms",

@@ -1,7 +1,7 @@
 """DescribeLogDirs (key 35, versions 0-5): sizes of the replicas on a broker (KIP-113).
 
 2: flexible.  3: an error of the whole response.  4: size and free space of the file system (KIP-827).
-5: whether new replicas are kept out of a directory (KIP-1066).  Ours serves 0-2.
+5: whether new replicas are kept out of a directory (KIP-1066).  Ours serves 0-3.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class DescribableLogDirTopic:
     partitions: list[int] = array(partition_number)
 
 
-@request(key=35, versions="0-5", flexible="2+", served="0-2")
+@request(key=35, versions="0-5", flexible="2+", served="0-3")
 class DescribeLogDirsRequest:
     """Describes the log directories of the broker that receives it."""
 

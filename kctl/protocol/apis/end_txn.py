@@ -9,7 +9,7 @@ from __future__ import annotations
 from kctl.protocol.message import boolean, int16, int32, int64, request, response, string
 
 
-@request(key=26, versions="0-5", flexible="3+", served="0-4", sent="0-3")
+@request(key=26, versions="0-5", flexible="3+", sent="0-3")
 class EndTxnRequest:
     """Sent to the transaction coordinator."""
 

@@ -158,7 +158,7 @@ class PartitionData:
     diverging_epoch: EpochEndOffset | None = nested(EpochEndOffset, "12+", tag=0, default=None)
     """Set if the follower's log differs from the leader's; it truncates to this offset (KIP-595)."""
     current_leader: LeaderIdAndEpoch | None = nested(LeaderIdAndEpoch, "12+", tag=1, default=None)
-    """Set by KRaft with errors that report a new leader."""
+    """Set with NOT_LEADER_OR_FOLLOWER or FENCED_LEADER_EPOCH (KIP-951), and by KRaft."""
     snapshot_id: SnapshotId | None = nested(SnapshotId, "12+", tag=2, default=None)
     """Set by KRaft if the fetch offset is below the log start offset; the follower loads this snapshot (KIP-630)."""
     aborted_transactions: list[AbortedTransaction] | None = array(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from kctl.protocol.message import array, int8, int16, int32, request, response, string, struct
 
 
-@request(key=74, versions="0-1", flexible="0+", served="none")
+@request(key=74, versions="0-1", flexible="0+", served="0-1")
 class ListConfigResourcesRequest:
     """Sent to any broker."""
 

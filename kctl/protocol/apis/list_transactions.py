@@ -8,7 +8,7 @@ from __future__ import annotations
 from kctl.protocol.message import array, int16, int32, int64, request, response, string, struct
 
 
-@request(key=66, versions="0-2", flexible="0+", served="0-1", sent="0")
+@request(key=66, versions="0-2", flexible="0+", sent="0")
 class ListTransactionsRequest:
     """Sent to each broker to list all transactions of a cluster.  Empty filters match everything."""
 

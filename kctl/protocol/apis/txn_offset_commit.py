@@ -30,7 +30,7 @@ class TxnOffsetCommitRequestTopic:
     partitions: list[TxnOffsetCommitRequestPartition] = array(TxnOffsetCommitRequestPartition)
 
 
-@request(key=28, versions="0-5", flexible="3+", served="0-4", sent="0-3")
+@request(key=28, versions="0-5", flexible="3+", sent="0-3")
 class TxnOffsetCommitRequest:
     """Sent to the group coordinator after AddOffsetsToTxn; the offsets are visible once the transaction commits."""
 

@@ -23,7 +23,7 @@ class FeatureUpdateKey:
     """1 upgrade only, 2 downgrade that loses nothing, 3 downgrade that may lose metadata."""
 
 
-@request(key=57, versions="0-2", flexible="0+", served="0", sent="0-1")
+@request(key=57, versions="0-2", flexible="0+", sent="0-2")
 class UpdateFeaturesRequest:
     """Changes features; each succeeds or fails independently."""
 

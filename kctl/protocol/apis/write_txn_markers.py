@@ -43,7 +43,7 @@ class WritableTxnMarker:
     """2 if the producer gets a new epoch with each end (KIP-890): the marker has the raised epoch."""
 
 
-@request(key=27, versions="0-2", flexible="1+", served="0-1", sent="0-1")
+@request(key=27, versions="0-2", flexible="1+", sent="0-1")
 class WriteTxnMarkersRequest:
     """Sent by a transaction coordinator to the leaders of the partitions."""
 

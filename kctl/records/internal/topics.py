@@ -200,9 +200,9 @@ def encode_transaction_key(transactional_id: str) -> bytes:
     return encode_versioned(TransactionLogKey(transactional_id=transactional_id), TRANSACTION_LOG_VERSION)
 
 
-def encode_transaction_value(value: TransactionLogValue) -> bytes:
-    """Encode in version 0: version 1 requires a feature that clusters with ZooKeeper do not have."""
-    return encode_versioned(value, TRANSACTION_LOG_VERSION)
+def encode_transaction_value(value: TransactionLogValue, version: int = TRANSACTION_LOG_VERSION) -> bytes:
+    """Encode in version 0, or in version 1 if transaction.version is 1 or more."""
+    return encode_versioned(value, version)
 
 
 def _decode_value(cls: type[T], value: memoryview | bytes) -> T:

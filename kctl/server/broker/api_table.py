@@ -6,9 +6,12 @@ from collections.abc import Callable
 from functools import partial
 
 from kctl.config.subjects.groups import CONSUMER_PROTOCOL, SHARE_PROTOCOL, STREAMS_PROTOCOL
+from kctl.config.subjects.versions import KAFKA_RELEASES
 from kctl.model import GROUP_METADATA_TOPIC
 from kctl.records.compiled.fetch_frame import read_plain_fetch
 from kctl.records.compiled.produce_frame import read_plain_produce
+from kctl.server.broker.gates import gate
+from kctl.server.broker.new_leaders import NewLeaders
 from kctl.server.broker.releases import REPLACED_ERRORS, ServedVersions, ranges_for_unsupported
 from kctl.server.cluster.configs.resources import ConfigResources
 from kctl.server.cluster.control.deletions import TopicDeletions
@@ -61,6 +64,7 @@ from kctl.server.handlers.initialize_share_group_state import InitializeShareGro
 from kctl.server.handlers.join_group import JoinGroupHandler
 from kctl.server.handlers.leader_and_isr import LeaderAndIsrHandler
 from kctl.server.handlers.leave_group import LeaveGroupHandler
+from kctl.server.handlers.list_config_resources import ListConfigResourcesHandler
 from kctl.server.handlers.list_groups import ListGroupsHandler
 from kctl.server.handlers.list_offsets import ListOffsetsHandler
 from kctl.server.handlers.list_partition_reassignments import ListPartitionReassignmentsHandler
@@ -119,8 +123,12 @@ def register_handlers(
     versions = ServedVersions(has_topic_ids=has_topic_ids, release=release)
     dispatcher.versions_of, dispatcher.advertised_of = versions.of, versions.advertised
     dispatcher.ranges_for_unsupported = partial(ranges_for_unsupported, release)
+    dispatcher.add_new_leaders = NewLeaders(parts.replicas, base.metadata).add
     dispatcher.replaced_errors = REPLACED_ERRORS.get(release or "", {})
-    serve = dispatcher.register
+
+    def serve(name: str, handler: Handler) -> None:
+        dispatcher.register(name, gate(name, handler, parts.features))
+
     serve("api_versions", ApiVersionsHandler(dispatcher.api_versions, parts.features).handle)
     _register_records(dispatcher, base, parts)
     _register_cluster(serve, base, parts, zookeeper_problem)
@@ -157,9 +165,12 @@ def _register_records(dispatcher: Dispatcher, base: Foundations, parts: BrokerPa
         metadata=metadata,
     )
     dispatcher.topic_names = metadata.names_by_id
-    produce = ProduceHandler(replicas, base.produce_purgatory, parts.record_work, clock, metadata)
+    produce = ProduceHandler(replicas, base.produce_purgatory, parts.record_work, clock, metadata, parts.verifier)
     dispatcher.register("produce", produce.handle, for_long=produce.handle_long)
-    plain_produce = PlainProduceHandler(replicas, base.produce_purgatory, clock)
+    verifies = parts.verifier.is_needed
+    plain_produce = PlainProduceHandler(
+        replicas, base.produce_purgatory, clock, verifies=lambda adds: verifies(adds=adds)
+    )
     dispatcher.register_plain("produce", read_plain_produce, plain_produce.handle)
     serve("fetch", fetch.handle)
     plain_fetch = PlainFetchHandler(
@@ -185,7 +196,11 @@ def _register_cluster(
 ) -> None:
     metadata, inter_broker_protocol = base.metadata, base.configs.current.inter_broker_protocol_version
     features = UpdateFeaturesHandler(
-        has_features=has_features(inter_broker_protocol), is_controller=_is_controller(parts)
+        has_features=has_features(inter_broker_protocol),
+        is_controller=_is_controller(parts),
+        features=parts.features,
+        controller=parts.controller,
+        is_newest=base.configs.current.served_release == KAFKA_RELEASES[-1],
     )
     serve(
         "metadata",
@@ -237,6 +252,7 @@ def _register_configs(serve: Serve, base: Foundations, parts: BrokerParts) -> No
     serve("describe_configs", describe.handle)
     serve("alter_configs", AlterConfigsHandler(resources).handle)
     serve("incremental_alter_configs", IncrementalAlterConfigsHandler(broker_id, resources, configs.notify).handle)
+    serve("list_config_resources", ListConfigResourcesHandler(configs, metadata).handle)
     serve("describe_client_quotas", DescribeClientQuotasHandler(topics).handle)
     serve("alter_client_quotas", AlterClientQuotasHandler(topics, resolves).handle)
 
@@ -303,7 +319,9 @@ def _register_transactions(serve: Serve, base: Foundations, parts: BrokerParts) 
     serve("add_partitions_to_txn", AddPartitionsToTxnHandler(transactions, metadata).handle)
     serve("add_offsets_to_txn", AddOffsetsToTxnHandler(transactions, offsets_partitions).handle)
     serve("end_txn", EndTxnHandler(transactions).handle)
-    serve("txn_offset_commit", TxnOffsetCommitHandler(groups, metadata, clock).handle)
+    serve(
+        "txn_offset_commit", TxnOffsetCommitHandler(groups, metadata, clock, parts.verifier, offsets_partitions).handle
+    )
     serve("write_txn_markers", WriteTxnMarkersHandler(parts.partition_markers).handle)
     serve("describe_producers", DescribeProducersHandler(parts.replicas).handle)
     serve("describe_transactions", DescribeTransactionsHandler(transactions).handle)

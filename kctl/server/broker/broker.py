@@ -42,6 +42,7 @@ from kctl.server.broker.registration import (
 )
 from kctl.server.cluster.configs.broker import BrokerConfigUpdates
 from kctl.server.cluster.configs.changes import ConfigChanges
+from kctl.server.cluster.configs.features import supported_features, unsupported_levels
 from kctl.server.cluster.control.metadata_waits import MetadataWaits
 from kctl.server.cluster.control.shutdown import ControlledShutdown
 from kctl.server.coordination.transactions.coordinator import TransactionCoordinator
@@ -58,7 +59,7 @@ from kctl.server.parts.parts import BrokerParts, Foundations, assemble
 from kctl.server.parts.session import BrokerSession
 from kctl.server.peers.connections import PeerSecurity, address_of
 from kctl.server.peers.metadata import MetadataCache
-from kctl.server.peers.versions import inter_broker_versions, registration_version
+from kctl.server.peers.versions import has_features, inter_broker_versions, registration_version
 from kctl.server.policies import policies_of
 from kctl.server.replication.leader_lease import LeaderLease, LeaseKeeper
 from kctl.server.replication.logs.broker_logs import BrokerLogs
@@ -277,6 +278,9 @@ class Broker:
         parts.transactions.start()
         await parts.tokens.load()
         await self._channels.start()
+        await parts.features.load()
+        if (message := unsupported_levels(parts.features)) is not None:
+            raise KctlError(message)
         await self._register()
         self._lease_keeper = LeaseKeeper(
             self._lease,
@@ -347,6 +351,7 @@ class Broker:
             await parts.moves.close()
             await parts.fetchers.close()
             await parts.isr_changes.close()
+            await parts.verifier.close()
             await parts.transactions.stop()
             await parts.groups.stop()
             await parts.share_partitions.close()
@@ -435,8 +440,15 @@ class Broker:
             self.advertised,
             self._world.clock.now_ms(),
             self._config.broker_rack,
+            features=self._features_for_registration(),
             version=registration_version(self._config.inter_broker_protocol_version),
         )
+
+    def _features_for_registration(self) -> dict[str, tuple[int, int]]:
+        """Return the supported features; brokers of 2.8 refuse a znode with a level below 1."""
+        known = has_features(self._config.inter_broker_protocol_version)
+        supported = supported_features(self._config, has_features=known)
+        return {name: (max(lowest, 1), highest) for name, (lowest, highest) in supported.items()}
 
     async def _register(self) -> None:
         """Register in the present session, unless that has been done.  Raises BrokerIdInUse, ZooKeeperError."""

@@ -2,7 +2,7 @@
 
 The response is sent when the partitions are in the coordinator's log: any other partition would get no marker.  All or
 none: if one partition cannot be added it has its error, and the others get OPERATION_NOT_ATTEMPTED.  Internal topics
-get TOPIC_AUTHORIZATION_FAILED; offsets of groups are added by AddOffsetsToTxn.
+get TOPIC_AUTHORIZATION_FAILED, except from brokers; clients add offsets of groups by AddOffsetsToTxn.
 
 Version notes: 2 PRODUCER_FENCED, which older versions replace by INVALID_PRODUCER_EPOCH (KIP-588); 3 flexible; 4 is
 sent by brokers, and needs the permission for cluster actions: several transactions, and `verify_only`, which says of
@@ -93,12 +93,19 @@ class AddPartitionsToTxnHandler:
             async for index in slices.of(topic.partitions):
                 partition = TopicPartition(topic.name, index)
                 partitions.append(partition)
-                if (refusal := self._refusal(partition, denied)) is not ErrorCode.NONE:
+                is_from_client = context.api_version < FIRST_VERSION_OF_BROKERS
+                if (refusal := self._refusal(partition, denied, is_from_client)) is not ErrorCode.NONE:
                     refused[partition] = refusal
         if refused:
             return lambda partition: refused.get(partition, ErrorCode.OPERATION_NOT_ATTEMPTED)
         producer = ProducerIdAndEpoch(transaction.producer_id, transaction.producer_epoch)
-        error = await result_of(self._coordinator.add_partitions(transaction.transactional_id, producer, partitions))
+        added = self._coordinator.add_partitions(
+            transaction.transactional_id,
+            producer,
+            partitions,
+            is_for_client=context.api_version >= FIRST_VERSION_OF_BROKERS,
+        )
+        error = await result_of(added)
         return _same_for_all(known_to(context.api_version, error, fenced_since=FIRST_VERSION_WITH_PRODUCER_FENCED))
 
     async def _verify(self, transaction: AddPartitionsToTxnTransaction, version: int, slices: Slices) -> ErrorOf:
@@ -113,8 +120,8 @@ class AddPartitionsToTxnHandler:
         absent = ErrorCode.TRANSACTION_ABORTABLE if has_code else ErrorCode.INVALID_TXN_STATE
         return lambda partition: absent if partition in missing else ErrorCode.NONE
 
-    def _refusal(self, partition: TopicPartition, denied: frozenset[str]) -> ErrorCode:
-        if partition.topic in INTERNAL_TOPICS or partition.topic in denied:
+    def _refusal(self, partition: TopicPartition, denied: frozenset[str], is_from_client: bool) -> ErrorCode:
+        if partition.topic in denied or (is_from_client and partition.topic in INTERNAL_TOPICS):
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED
         if not self._topics.has_partition(*partition):
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

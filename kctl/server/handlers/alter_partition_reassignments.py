@@ -1,7 +1,9 @@
-"""AlterPartitionReassignments (key 45, version 0): moves replicas to other brokers, or cancels that.  KIP-455.
+"""AlterPartitionReassignments (key 45, versions 0-1): moves replicas to other brokers, or cancels that.  KIP-455.
 
 Only the active controller serves it.  The response is sent when the reassignment is written to ZooKeeper, before any
 records are copied.
+
+Version notes: 1 INVALID_REPLICATION_FACTOR for a change of the number of replicas, unless it is allowed (KIP-860).
 """
 
 from __future__ import annotations
@@ -49,6 +51,8 @@ class AlterPartitionReassignmentsHandler:
         async for topic_partition, replicas in slices.of(requested.items()):
             # The controller checks again when it processes the event; this check gives the client a message.
             refusal = reassignments.reason_to_refuse(self._controller.state, topic_partition, replicas)
+            if refusal is None and not request.allow_replication_factor_change:
+                refusal = reassignments.changed_replication_factor(self._controller.state, topic_partition, replicas)
             if refusal is not None:
                 refused[topic_partition] = refusal
         outcome = await self._controller.reassign(
@@ -66,6 +70,7 @@ class AlterPartitionReassignmentsHandler:
                 )
             )
         return AlterPartitionReassignmentsResponse(
+            allow_replication_factor_change=request.allow_replication_factor_change,
             error_code=ErrorCode.NONE,
             responses=[ReassignableTopicResponse(name=topic, partitions=results) for topic, results in topics.items()],
         )

@@ -1,8 +1,10 @@
-"""DescribeLogDirs (key 35, versions 0-2): this broker's log directories and the sizes of the logs in them.  KIP-113.
+"""DescribeLogDirs (key 35, versions 0-3): this broker's log directories and the sizes of the logs in them.  KIP-113.
 
 Null topics mean all; partitions that are not on this broker are left out.  An offline directory gets only
 KAFKA_STORAGE_ERROR.  `offset_lag` is the distance in offsets from a log's end to the high watermark; for a future log
 (`is_future_key`) it is the distance to the end of the current log.
+
+Version notes: 3 CLUSTER_AUTHORIZATION_FAILED, where earlier ones have no directories.
 """
 
 from __future__ import annotations
@@ -31,6 +33,9 @@ NO_LAG = -1
 """The lag of a future log without a current log."""
 
 
+FIRST_VERSION_WITH_ERROR = 3
+
+
 class DescribeLogDirsHandler:
     """Serves DescribeLogDirs requests.  Owner: event loop."""
 
@@ -41,7 +46,9 @@ class DescribeLogDirsHandler:
     async def handle(self, request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:
         """Serve one request and return the response."""
         if not context.allows_on_cluster(Operation.DESCRIBE):
-            return DescribeLogDirsResponse(results=[])  # These versions have no error for the whole response.
+            has_error = context.api_version >= FIRST_VERSION_WITH_ERROR
+            error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED if has_error else ErrorCode.NONE
+            return DescribeLogDirsResponse(error_code=error, results=[])
         requested = (
             None
             if request.topics is None
@@ -52,9 +59,8 @@ class DescribeLogDirsHandler:
                 )
             }
         )
-        return DescribeLogDirsResponse(
-            results=[await self._result(directory, requested) for directory in self._logs.directories]
-        )
+        results = [await self._result(directory, requested) for directory in self._logs.directories]
+        return DescribeLogDirsResponse(results=results)
 
     async def _result(self, directory: LogDirectory, requested: set[TopicPartition] | None) -> DescribeLogDirsResult:
         if not directory.is_online:

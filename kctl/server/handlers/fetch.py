@@ -13,7 +13,6 @@ followers name themselves in a tagged field; 17-18 fields of KRaft, which are ig
 A session has either names or ids, else FETCH_SESSION_TOPIC_ID_ERROR.  That is also the response when the topic of an id
 has been deleted, or that of an unknown id is there: the client begins a new session.
 A consumer that exceeds its quota gets an empty response, and the records do not count.  KIP-219.
-Not implemented: new leaders and their endpoints with an error (KIP-951); clients refresh their metadata.
 With a rack-aware replica.selector.class the leader redirects consumers to an in-sync replica in their rack (KIP-392).
 """
 

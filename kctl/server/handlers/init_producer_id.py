@@ -19,7 +19,7 @@ from kctl.protocol.apis.init_producer_id import InitProducerIdRequest, InitProdu
 from kctl.security.acls import CLUSTER_NAME, Operation, ResourceType
 from kctl.server.coordination.replies import then
 from kctl.server.coordination.transactions.coordinator import TransactionCoordinator
-from kctl.server.coordination.transactions.events import InitOutcome
+from kctl.server.coordination.transactions.events import ProducerOutcome
 from kctl.server.coordination.transactions.ports import known_to
 from kctl.server.coordination.transactions.producer_ids import ProducerIds
 from kctl.server.requests.context import RequestContext
@@ -43,9 +43,9 @@ class InitProducerIdHandler:
         """Serve one request: return the response, or an awaitable if it has to wait."""
         refusal = _refusal(request, context)
         if refusal is not None:
-            return _response(InitOutcome(refusal), context.api_version)
+            return _response(ProducerOutcome(refusal), context.api_version)
         if (request.producer_id == NONE_YET) != (request.producer_epoch == NONE_YET):
-            return _response(InitOutcome(ErrorCode.INVALID_REQUEST), context.api_version)
+            return _response(ProducerOutcome(ErrorCode.INVALID_REQUEST), context.api_version)
         if request.transactional_id is None:
             return self._idempotent(context.api_version)
         outcome = self._coordinator.init_producer(
@@ -60,8 +60,8 @@ class InitProducerIdHandler:
             producer_id = await self._producer_ids.next()
         except ZooKeeperError as error:
             log.warning("cannot allocate a producer id, the client has to retry error=%s", error)
-            return _response(InitOutcome(ErrorCode.COORDINATOR_NOT_AVAILABLE), version)
-        return _response(InitOutcome(ErrorCode.NONE, ProducerIdAndEpoch(producer_id, 0)), version)
+            return _response(ProducerOutcome(ErrorCode.COORDINATOR_NOT_AVAILABLE), version)
+        return _response(ProducerOutcome(ErrorCode.NONE, ProducerIdAndEpoch(producer_id, 0)), version)
 
 
 def _refusal(request: InitProducerIdRequest, context: RequestContext) -> ErrorCode | None:
@@ -84,7 +84,7 @@ def _expected(request: InitProducerIdRequest) -> ProducerIdAndEpoch | None:
     return ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
 
 
-def _response(outcome: InitOutcome, version: int) -> InitProducerIdResponse:
+def _response(outcome: ProducerOutcome, version: int) -> InitProducerIdResponse:
     return InitProducerIdResponse(
         error_code=known_to(version, outcome.error, fenced_since=FIRST_VERSION_WITH_PRODUCER_FENCED),
         producer_id=outcome.producer.producer_id,

@@ -11,10 +11,13 @@ replication/plain_produce, which does the same with fewer calls.
 
 Transactional records need the transactional id in the request, else TRANSACTIONAL_ID_AUTHORIZATION_FAILED, and all of
 them one producer id, else INVALID_PRODUCER_ID_MAPPING; either error is that of the whole request.  A fenced producer is
-refused by the partition, by its epoch.
+refused by the partition, by its epoch.  Before the first records of a transaction in a partition, the coordinator
+verifies that the partition is in the transaction, or adds it (coordination/transactions/verification); meanwhile the
+connection is not read.
 
 Version notes: 0-2 carry message formats 0 and 1, which are stored as 2 (records/conversion); 3 transactional id; 5 log
-start offset; 7 zstd; 8 errors of single records; 13 topic ids,
+start offset; 7 zstd; 8 errors of single records; 11 TRANSACTION_ABORTABLE; 12 partitions are added to transactions
+(KIP-890); 13 topic ids,
 UNKNOWN_TOPIC_ID if there is none.
 For a codec that does not exist the error is UNSUPPORTED_COMPRESSION_TYPE, and INVALID_RECORD for a partition without
 records, in which Kafka 2.8 fails with UNKNOWN_SERVER_ERROR or closes the connection, so that producers try again.  It
@@ -24,19 +27,19 @@ and fails otherwise.  A timestamp of more than 64 bits is INVALID_TIMESTAMP; Kaf
 Refused, and accepted by Kafka: magic 0 or 1 without a whole message, zstd in versions 0-2, a wrong checksum of the
 content of an lz4 frame.  The bit for LogAppendTime is refused without errors of single records.  A compressed batch
 that claims more than RECORDS_PER_BATCH_MAX records is MESSAGE_TOO_LARGE.
-Not implemented: the check that a partition was added to the transaction (KIP-890), and new leaders with an error
-(KIP-951): clients refresh their metadata.
 """
 
 from __future__ import annotations
 
 import asyncio
+import struct
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from functools import partial
+from typing import Any
 
 from kctl.errors import ApiError, ErrorCode
 from kctl.limits import APPENDED_INLINE_BYTES_MAX, HANDLED_AT_ONCE_BYTES_MAX
-from kctl.model import INTERNAL_TOPICS, TopicPartition
+from kctl.model import INTERNAL_TOPICS, ProducerIdAndEpoch, TopicPartition
 from kctl.protocol.apis.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -50,6 +53,12 @@ from kctl.records.allowance import Allowance, AllowanceExceeded, memory_max
 from kctl.records.header import ATTRIBUTES_POSITION, HEADER_SIZE, MAGIC_POSITION, TRANSACTIONAL_BIT
 from kctl.records.validate import ValidBatches, validate_produced
 from kctl.security.acls import Operation, ResourceType
+from kctl.server.coordination.transactions.verification import (
+    Question,
+    TransactionVerifier,
+    Verification,
+    refusal_of_records,
+)
 from kctl.server.loop.slices import pause, sliced
 from kctl.server.loop.tasks import in_thread
 from kctl.server.network.dispatch import waiting_reply
@@ -60,7 +69,14 @@ from kctl.server.replication.plain_produce import (
     FIRST_VERSION_WITH_IDS,
     WATCHERS_PER_APPEND,
 )
-from kctl.server.replication.produce_results import ALL_IN_SYNC, note_failure, raise_failures, refuse, respond_or_wait
+from kctl.server.replication.produce_results import (
+    ALL_IN_SYNC,
+    FIRST_VERSION_THAT_ADDS_PARTITIONS,
+    note_failure,
+    raise_failures,
+    refuse,
+    respond_or_wait,
+)
 from kctl.server.replication.produce_waits import UncommittedAppend, fail_append
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.requests.context import RequestContext
@@ -77,7 +93,12 @@ _partition_response = constructor(PartitionProduceResponse)
 MAGIC = 2
 _ATTRIBUTES = ATTRIBUTES_POSITION + 1
 """The byte with the flags."""
-_PRODUCER_ID = slice(43, 51)
+_PRODUCER_POSITION = 43
+_PRODUCER = struct.Struct(">qh")
+"""Id and epoch of the producer of a batch."""
+_SEQUENCE = slice(53, 57)
+_FIRST_SEQUENCE = bytes(4)
+_PRODUCER_ID = slice(_PRODUCER_POSITION, 51)
 _SLICE_COST = HANDLED_AT_ONCE_BYTES_MAX // 2
 _NONE: frozenset[str] = frozenset()
 INTERNAL_WRITER = "__admin_client"
@@ -94,8 +115,10 @@ class ProduceHandler:
         work: RecordWork,
         clock: Clock,
         metadata: MetadataCache,
+        verifier: TransactionVerifier | None = None,
     ) -> None:
         self._replicas = replicas
+        self._verifier = verifier
         self._metadata = metadata
         self._purgatory = purgatory
         self._work = work
@@ -111,6 +134,10 @@ class ProduceHandler:
         if refusal is not None:
             return self._refuse_all(request, refusal)
         appends = _Appends(request, context)
+        question = None if request.transactional_id is None else self._question(request, context)
+        if question is not None:
+            self._append_some(appends, request.topic_data, appends.response.responses, is_deferred=True)
+            return self._append_verified(appends, question, ())
         appended = self._append_some(appends, request.topic_data, appends.response.responses)
         if appends.deferred:
             return self._append_sliced(appends, ())
@@ -131,7 +158,49 @@ class ProduceHandler:
         if refusal is not None:
             return self._refuse_all(request, refusal)
         appends = _Appends(request, context, are_records_kept=True)
-        return await self._append_sliced(appends, _slices(request.topic_data))
+        question = None if request.transactional_id is None else self._question(request, context)
+        slices = _slices(request.topic_data)
+        if question is not None:
+            return await self._append_verified(appends, question, slices)
+        return await self._append_sliced(appends, slices)
+
+    def _question(self, request: ProduceRequest, context: RequestContext) -> Question | None:
+        """Return what the coordinator has to verify before records of a transaction are appended, if anything."""
+        transactional_id, adds = request.transactional_id, context.api_version >= FIRST_VERSION_THAT_ADDS_PARTITIONS
+        if transactional_id is None or self._verifier is None or not self._verifier.is_needed(adds=adds):
+            return None
+        producer: ProducerIdAndEpoch | None = None
+        partitions: dict[TopicPartition, None] = {}
+        denied = context.denied(_WRITE, _TOPIC, (topic.name for topic in request.topic_data), is_logged=False)
+        for topic in request.topic_data:
+            if topic.name in denied or topic.name in INTERNAL_TOPICS:
+                continue
+            for data in topic.partition_data:
+                tp = TopicPartition(topic.name, data.index)
+                replica = self._replicas.partitions.get(tp)
+                if replica is None or not _is_transactional(data.records):
+                    continue
+                batch = _producer_of(data.records)
+                if replica.log.producer_state.may_begin(*batch):
+                    producer = producer or batch
+                    partitions[tp] = None
+        return None if producer is None else Question(transactional_id, producer, tuple(partitions), adds)
+
+    async def _append_verified(
+        self, appends: _Appends, question: Question, slices: Iterable[Sequence[TopicProduceData]]
+    ) -> ProduceResponse | None:
+        """Append what is deferred and the slices, except to partitions that are not in the transaction."""
+        assert self._verifier is not None
+        try:
+            verification = await self._verifier.verify(question)
+        except BaseException:
+            self._work.release_hold(sum(len(records) for _, _, records in appends.take_deferred()))
+            raise
+        appends.verification = verification
+        try:
+            return await self._append_sliced(appends, slices)
+        finally:
+            self._verifier.done(verification)
 
     def _set_names(self, request: ProduceRequest) -> None:
         for topic in request.topic_data:
@@ -157,10 +226,15 @@ class ProduceHandler:
         return await response if isinstance(response, asyncio.Future) else response
 
     def _append_some(
-        self, appends: _Appends, topics: Sequence[TopicProduceData], responses: list[TopicProduceResponse]
+        self,
+        appends: _Appends,
+        topics: Sequence[TopicProduceData],
+        responses: list[TopicProduceResponse],
+        *,
+        is_deferred: bool = False,
     ) -> int:
         """Append to the first APPENDS_PER_SLICE_MAX partitions, to fewer if many fetch sessions have them, and defer
-        the others.
+        the others, or all with `is_deferred`.
 
         Return the number of partitions if there was an append to each of them, else 0.
         """
@@ -185,7 +259,7 @@ class ProduceHandler:
                 try:
                     if topic.name in denied:
                         raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-                    is_full = appends.cost > APPENDS_PER_SLICE_MAX
+                    is_full = is_deferred or appends.cost > APPENDS_PER_SLICE_MAX
                     if is_full or (appends.deferred and appends.has_deferred(topic.name, data.index)):
                         self._defer(appends, topic.name, data, partition_result)
                         continue
@@ -291,6 +365,9 @@ class ProduceHandler:
         partition = self._partition(topic, partition_result.index, appends)
         if not isinstance(records, (memoryview, ValidBatches)) or not records:
             raise ApiError(ErrorCode.INVALID_RECORD, "the request has no record batch for this partition")
+        if appends.verification is not None:
+            is_new = appends.verification.question.producer.producer_id not in partition.log.producer_state.producers
+            appends.check_transaction(appends.verification, partition.topic_partition, records, is_new=is_new)
         watchers = len(partition.watchers.watching)
         if watchers >= WATCHERS_PER_APPEND:
             appends.cost += watchers // WATCHERS_PER_APPEND
@@ -365,6 +442,7 @@ class _Appends:
         "moved",
         "request",
         "response",
+        "verification",
         "waiting",
     )
 
@@ -380,6 +458,32 @@ class _Appends:
         self.deferred: list[tuple[str, PartitionProduceResponse, memoryview]] = []
         """Topic, response and records of batches that take long or are not in the first slice."""
         self._deferred_partitions: set[tuple[str, int]] = set()
+        self.verification: Verification | None = None
+        """What the transaction coordinator has said of some of the partitions."""
+
+    def check_transaction(
+        self,
+        verification: Verification,
+        partition: TopicPartition,
+        records: memoryview | ValidBatches,
+        *,
+        is_new: bool,
+    ) -> None:
+        """Raise ApiError if the partition was to be verified, and is not in the transaction of the records.
+
+        `is_new`: whether the partition has nothing of the producer.
+        """
+        if partition not in verification.errors:
+            return
+        refusal = refusal_of_records(verification, partition, self.context.api_version)
+        if refusal is not None:
+            raise refusal
+        batch = records.buffer if isinstance(records, ValidBatches) else records
+        if _producer_of(batch) != verification.question.producer:
+            raise ApiError(ErrorCode.INVALID_PRODUCER_EPOCH, "the batches of a transaction have several epochs")
+        if verification.question.adds and is_new and batch[_SEQUENCE] != _FIRST_SEQUENCE:
+            # Each transaction has an epoch of its own, whose numbers begin at 0.
+            raise ApiError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "the first batch of a transaction has sequence 0")
 
     def has_deferred(self, topic: str, index: int) -> bool:
         """Return whether an earlier batch of the partition is not appended yet; a partition may be listed twice."""
@@ -407,6 +511,20 @@ class _Appends:
         return moved
 
 
+def _is_transactional(records: object) -> bool:
+    """Return whether records for a partition begin with a batch of a transaction."""
+    return (
+        isinstance(records, memoryview)
+        and len(records) >= HEADER_SIZE
+        and records[_ATTRIBUTES] & TRANSACTIONAL_BIT != 0
+        and records[MAGIC_POSITION] == MAGIC
+    )
+
+
+def _producer_of(batch: Any) -> ProducerIdAndEpoch:
+    return ProducerIdAndEpoch(*_PRODUCER.unpack_from(batch, _PRODUCER_POSITION))
+
+
 def _refusal_of_transaction(request: ProduceRequest, context: RequestContext) -> ApiError | None:
     """Return the error for the whole request, if any.
 
@@ -416,12 +534,8 @@ def _refusal_of_transaction(request: ProduceRequest, context: RequestContext) ->
     for topic in request.topic_data:
         for data in topic.partition_data:
             records = data.records
-            if (
-                isinstance(records, memoryview)
-                and len(records) >= HEADER_SIZE
-                and records[_ATTRIBUTES] & TRANSACTIONAL_BIT
-                and records[MAGIC_POSITION] == MAGIC
-            ):
+            if _is_transactional(records):
+                assert isinstance(records, memoryview)
                 if request.transactional_id is None:
                     return ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
                 producer_ids.add(bytes(records[_PRODUCER_ID]))

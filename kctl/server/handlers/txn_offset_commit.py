@@ -1,20 +1,22 @@
-"""TxnOffsetCommit (key 28, versions 0-4): a producer commits offsets of a group in its transaction.
+"""TxnOffsetCommit (key 28, versions 0-5): a producer commits offsets of a group in its transaction.
 
 Sent to the group's coordinator.  The commits become visible with the transaction's commit marker, or never; meanwhile
 OffsetFetch with require_stable gets UNSTABLE_OFFSET_COMMIT.  A partition that does not exist, or whose metadata is too
 large, does not affect the others.
 
 Version notes: 0-1 get COORDINATOR_NOT_AVAILABLE instead of COORDINATOR_LOAD_IN_PROGRESS, which such clients treat as
-fatal (KAFKA-7296); 2 leader epochs; 3 flexible, member and generation, which are checked if present (KIP-447).
+fatal (KAFKA-7296); 2 leader epochs; 3 flexible, member and generation, which are checked if present (KIP-447); 4
+TRANSACTION_ABORTABLE if the partition of `__consumer_offsets` is not in the transaction, before INVALID_TXN_STATE; 5
+adds it, so that clients do not send AddOffsetsToTxn (KIP-890).
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 
 from kctl.errors import ErrorCode
-from kctl.model import ProducerIdAndEpoch, TopicPartition
+from kctl.model import GROUP_METADATA_TOPIC, ProducerIdAndEpoch, TopicPartition, partition_for_key
 from kctl.protocol.apis.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
@@ -29,6 +31,12 @@ from kctl.server.coordination.groups.offsets import OffsetAndMetadata
 from kctl.server.coordination.groups.offsets_writer import Offsets, commit_sliced
 from kctl.server.coordination.ports import TopicExistence
 from kctl.server.coordination.replies import Reply
+from kctl.server.coordination.transactions.verification import (
+    FIRST_COMMIT_THAT_ADDS,
+    Question,
+    TransactionVerifier,
+    error_of_offsets,
+)
 from kctl.server.loop.slices import Slices, started
 from kctl.server.requests.context import RequestContext
 from kctl.system.environment import Clock
@@ -39,7 +47,16 @@ FIRST_VERSION_THAT_KNOWS_LOADING = 2
 class TxnOffsetCommitHandler:
     """Serves TxnOffsetCommit requests.  Owner: event loop."""
 
-    def __init__(self, coordinator: GroupCoordinator, topics: TopicExistence, clock: Clock) -> None:
+    def __init__(
+        self,
+        coordinator: GroupCoordinator,
+        topics: TopicExistence,
+        clock: Clock,
+        verifier: TransactionVerifier | None = None,
+        offsets_partition_count: Callable[[], int] = lambda: 1,
+    ) -> None:
+        self._verifier = verifier
+        self._offsets_partition_count = offsets_partition_count
         self._coordinator = coordinator
         self._topics = topics
         self._clock = clock
@@ -88,8 +105,29 @@ class TxnOffsetCommitHandler:
         def commit(some: Offsets) -> Reply[CommitOutcome]:
             return self._coordinator.commit_in_transaction(request.group_id, replace(event, offsets=some))
 
-        errors = await commit_sliced(offsets, commit)
+        question = self._question(request, version)
+        if question is None or self._verifier is None:
+            errors = await commit_sliced(offsets, commit)
+            return await _response(request, {**errors, **refused}, version, slices)
+        verification = await self._verifier.verify(question)
+        try:
+            error = error_of_offsets(verification, version)
+            errors = await commit_sliced(offsets, commit) if error is ErrorCode.NONE else dict.fromkeys(offsets, error)
+        finally:
+            self._verifier.done(verification)
         return await _response(request, {**errors, **refused}, version, slices)
+
+    def _question(self, request: TxnOffsetCommitRequest, version: int) -> Question | None:
+        """Return what to ask the transaction coordinator about the group's partition of `__consumer_offsets`."""
+        adds = version >= FIRST_COMMIT_THAT_ADDS
+        if self._verifier is None or not self._verifier.is_needed(adds=adds):
+            return None
+        producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
+        index = partition_for_key(request.group_id, self._offsets_partition_count())
+        partition = TopicPartition(GROUP_METADATA_TOPIC, index)
+        if not self._verifier.may_begin(partition, producer):
+            return None
+        return Question(request.transactional_id, producer, (partition,), adds)
 
 
 async def _response(

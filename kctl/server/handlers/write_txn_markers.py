@@ -1,11 +1,12 @@
-"""WriteTxnMarkers (key 27, versions 0-1): writes transaction markers to partitions that this broker leads.
+"""WriteTxnMarkers (key 27, versions 0-2): writes transaction markers to partitions that this broker leads.
 
 Sent by a transaction coordinator, or by an administrator who aborts a hanging transaction (KIP-664).  The response is
 sent when the markers are replicated.  A partition that is not on this broker gets UNKNOWN_TOPIC_OR_PARTITION, one with
 another leader NOT_LEADER_OR_FOLLOWER, a marker of an old producer epoch INVALID_PRODUCER_EPOCH, one of a replaced
 coordinator TRANSACTION_COORDINATOR_FENCED.
 
-Version notes: 1 flexible.
+Version notes: 1 flexible; 2 the version of the transaction: the epoch of a marker of version 2 is above that of the
+records (KIP-1228).
 """
 
 from __future__ import annotations
@@ -61,6 +62,7 @@ async def _marker(requested: WritableTxnMarker, slices: Slices) -> Marker:
         requested.transaction_result,
         requested.coordinator_epoch,
         tuple([partition async for partition in slices.of(partitions)]),
+        requested.transaction_version,
     )
 
 

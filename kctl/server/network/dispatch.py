@@ -171,6 +171,8 @@ class Dispatcher:
         """Returns which of all ranges are sent to a client whose version of ApiVersions is not served."""
         self.replaced_errors: Mapping[int, int] = {}
         """Error codes of Produce that are sent as others."""
+        self.add_new_leaders: Callable[[Response, int, str], None] | None = None
+        """Completes responses of Produce and Fetch that may have errors; takes their version and the listener."""
         self.topic_names: dict[bytes, str] = {}
         """The names of topics by the bytes of their ids, for requests that are read into flat values."""
         self.recorder: RequestRecorder | None = None
@@ -491,6 +493,8 @@ class Dispatcher:
             chunks, context.successes = response
             size = response_size(chunks)
         elif response is not None:
+            if not context.successes and api.key in _PRODUCE_AND_FETCH and self.add_new_leaders is not None:
+                self.add_new_leaders(response, context.api_version, context.peer.listener)
             if self.replaced_errors and api.key == PRODUCE_KEY:
                 _replace_errors(response, self.replaced_errors)
             chunks, size = sized_response(api, context, response)

@@ -21,7 +21,12 @@ from kctl.config.subjects.groups import duration_ms
 from kctl.config.topic import TopicConfig
 from kctl.model import SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC, TopicPartition
 from kctl.server.cluster.configs.changes import ConfigChanges
-from kctl.server.cluster.configs.features import FinalizedFeatures
+from kctl.server.cluster.configs.features import (
+    TRANSACTION_VERSION,
+    FinalizedFeatures,
+    initial_levels,
+    supported_features,
+)
 from kctl.server.cluster.configs.resources import WatchedConfigs
 from kctl.server.cluster.control.authority import ControllerAuthority
 from kctl.server.cluster.control.metadata_waits import MetadataWaits
@@ -46,6 +51,7 @@ from kctl.server.coordination.transactions.markers import MarkerSender
 from kctl.server.coordination.transactions.partition_markers import PartitionMarkers
 from kctl.server.coordination.transactions.ports import TransactionConfig
 from kctl.server.coordination.transactions.producer_ids import ProducerIds
+from kctl.server.coordination.transactions.verification import TransactionVerifier
 from kctl.server.loop.timer import WheelTimer
 from kctl.server.network.tls.listeners import ListenerCertificates
 from kctl.server.network.world import World
@@ -139,6 +145,7 @@ class BrokerParts:
     share_partitions: ShareManager
     transactions: TransactionCoordinator
     partition_markers: PartitionMarkers
+    verifier: TransactionVerifier
     producer_ids: ProducerIds
     control_plane: BrokerControlPlane
     authority: ControllerAuthority
@@ -250,18 +257,31 @@ def assemble(
         timer=base.timer,
         random=world.random,
     )
+    coordinator_appends = CoordinatorAppends(replicas, base.produce_purgatory)
     partition_markers = PartitionMarkers(
-        CoordinatorAppends(replicas, base.produce_purgatory),
+        coordinator_appends,
         groups,
         world.clock,
         timeout_ms=config.request_timeout_ms,
+        on_append=lambda *marker: verifier.marker_written(*marker),  # noqa: PLW0108 - created below
     )
+    are_features_known = has_features(config.inter_broker_protocol_version)
+    features = FinalizedFeatures(
+        zookeeper,
+        has_features=are_features_known,
+        supported=supported_features(config, has_features=are_features_known),
+        initial=initial_levels(config),
+    )
+
+    def transaction_level() -> int:
+        return features.level(TRANSACTION_VERSION)
+
     markers = MarkerSender(
         broker_id,
         leaders=PartitionLeadersView(base.metadata),
         local=partition_markers,
         peers=peers,
-        version=write_txn_markers_version(config.inter_broker_protocol_version),
+        version=lambda: write_txn_markers_version(config.inter_broker_protocol_version, transaction_level()),
         timer=base.timer,
         clock=world.clock,
     )
@@ -280,6 +300,17 @@ def assemble(
         markers=markers,
         clock=world.clock,
         timer=base.timer,
+        level=transaction_level,
+    )
+    verifier = TransactionVerifier(
+        broker_id,
+        coordinator=transactions,
+        partitions=coordinator_appends,
+        leaders=PartitionLeadersView(base.metadata),
+        state_partitions=lambda: base.metadata.partition_count(TRANSACTION_STATE_TOPIC),
+        peers=peers,
+        level=transaction_level,
+        verifies_older_clients=config.transaction_partition_verification_enable,
     )
     control_plane = BrokerControlPlane(
         broker_id,
@@ -329,13 +360,14 @@ def assemble(
         share_partitions=share_partitions,
         transactions=transactions,
         partition_markers=partition_markers,
+        verifier=verifier,
         producer_ids=producer_ids,
         control_plane=control_plane,
         authority=ControllerAuthority(broker_id, zookeeper),
         controller=controller,
         topics=topics,
         watched_configs=WatchedConfigs(zookeeper),
-        features=FinalizedFeatures(zookeeper, has_features=has_features(config.inter_broker_protocol_version)),
+        features=features,
         auto_topics=auto_topics,
         peers=peers,
         tokens=TokenManager(

@@ -176,6 +176,7 @@ class Purpose(Enum):
     ALTER_ISR = "alter-isr"
     CONTROLLED_SHUTDOWN = "controlled-shutdown"
     TRANSACTION_MARKERS = "transaction-markers"
+    TRANSACTION_VERIFICATION = "transaction-verification"
     SHARE_STATE = "share-state"
 
 
@@ -203,6 +204,7 @@ class PeerSettings:
                 Purpose.ALTER_ISR: controller_ms,
                 Purpose.CONTROLLED_SHUTDOWN: controller_ms,
                 Purpose.TRANSACTION_MARKERS: config.request_timeout_ms,
+                Purpose.TRANSACTION_VERIFICATION: config.request_timeout_ms,
                 Purpose.SHARE_STATE: config.request_timeout_ms,
             },
             replica_receive_buffer_bytes=set_size(configs, "replica.socket.receive.buffer.bytes"),

@@ -52,8 +52,13 @@ def inter_broker_versions(protocol_version: str) -> InterBrokerVersions:
     return [versions for name, versions in _TABLE if version_rank(name) <= rank][-1]
 
 
-def write_txn_markers_version(protocol_version: str) -> int:
-    """Return the version of WriteTxnMarkers requests to other brokers; 1 is flexible."""
+def write_txn_markers_version(protocol_version: str, transaction_level: int = 0) -> int:
+    """Return the version of WriteTxnMarkers requests to other brokers; 1 is flexible, 2 has the transaction's version.
+
+    `transaction_level` is that of transaction.version: brokers that support level 2 serve version 2.
+    """
+    if transaction_level >= 2:
+        return 2
     return 1 if version_rank(protocol_version) >= version_rank("2.8-IV0") else 0
 
 

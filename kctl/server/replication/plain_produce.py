@@ -33,6 +33,7 @@ from kctl.server.network.dispatch import PlainReply, waiting_reply
 from kctl.server.replication.partition import Partition
 from kctl.server.replication.produce_results import (
     ALL_IN_SYNC,
+    FIRST_VERSION_THAT_ADDS_PARTITIONS,
     note_failure,
     raise_failures,
     refuse,
@@ -59,6 +60,8 @@ an append.
 """
 _WRITE, _TOPIC = Operation.WRITE, ResourceType.TOPIC
 _NOTHING = -1
+PRODUCER_EPOCH_POSITION = 51
+"""In a batch; a negative epoch is that of no open transaction."""
 FIRST_VERSION_WITH_IDS = 13
 
 Finish = Callable[[RequestContext], Any]
@@ -68,7 +71,19 @@ Finish = Callable[[RequestContext], Any]
 class PlainProduceHandler:
     """Serves Produce requests that were read into flat values."""
 
-    def __init__(self, replicas: ReplicaManager, purgatory: Purgatory[TopicPartition], clock: Clock) -> None:
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        purgatory: Purgatory[TopicPartition],
+        clock: Clock,
+        verifies: Callable[[bool], bool] = lambda _adds: False,
+    ) -> None:
+        """Create the handler.
+
+        `verifies`: whether a transaction that is not open in a partition is verified with its coordinator; its argument
+        is whether the partition is added to it.
+        """
+        self._verifies = verifies
         self._replicas = replicas
         self._purgatory = purgatory
         self._clock = clock
@@ -93,8 +108,13 @@ class PlainProduceHandler:
         partitions, kinds, is_plain = found
         checked: dict[int, ValidBatches] | None = None
         if kinds or not is_plain:
-            if kinds & TRANSACTIONAL_BIT and not _may_write_transaction(transactional_id, batches, peer, access):
-                return None
+            if kinds & TRANSACTIONAL_BIT:
+                if not _may_write_transaction(transactional_id, batches, peer, access):
+                    return None
+                if self._verifies(version >= FIRST_VERSION_THAT_ADDS_PARTITIONS) and _may_begin(
+                    batches, partitions, frame
+                ):
+                    return None
             is_compressed = kinds & CODEC_MASK != 0
             if is_compressed or not is_plain:
                 checked = self._checked(batches, partitions, frame, version, is_compressed=is_compressed)
@@ -257,6 +277,17 @@ class PlainProduceHandler:
         ]
         create_future = partial(waiting_reply, context, may_overlap=True)
         return respond_or_wait(respond, waiting, timeout_ms, self._purgatory, create_future)
+
+
+def _may_begin(batches: list[PlainBatch], partitions: list[Partition], frame: memoryview) -> bool:
+    """Return whether a batch may be the first one of its transaction in its partition."""
+    for batch, partition in zip(batches, partitions, strict=True):
+        if batch[8] & TRANSACTIONAL_BIT:
+            epoch_at = batch[2] + PRODUCER_EPOCH_POSITION
+            epoch = int.from_bytes(frame[epoch_at : epoch_at + 2], "big")
+            if partition.log.producer_state.may_begin(batch[6], epoch):
+                return True
+    return False
 
 
 def _may_write_transaction(

@@ -13,6 +13,8 @@ from kctl.server.replication.produce_waits import DelayedProduce, R, Uncommitted
 from kctl.server.replication.throttles import TopicTraffic
 from kctl.server.requests.purgatory import Purgatory
 
+FIRST_VERSION_THAT_ADDS_PARTITIONS = 12
+"""The version of Produce from which on clients do not add partitions to transactions (KIP-890)."""
 ALL_IN_SYNC = -1
 _EXPECTED = frozenset(
     {

@@ -277,6 +277,18 @@ class ProducerState:
             )
         return None
 
+    def is_open(self, producer_id: int, epoch: int) -> bool:
+        """Return whether a transaction of this id and epoch is open."""
+        entry = self.producers.get(producer_id)
+        return entry is not None and entry.epoch == epoch and entry.current_txn_first_offset != NO_OFFSET
+
+    def may_begin(self, producer_id: int, epoch: int) -> bool:
+        """Return whether the next records of this id and epoch begin a transaction: none is open, and no newer epoch
+        refuses them.
+        """
+        entry = self.producers.get(producer_id)
+        return entry is None or (entry.epoch <= epoch and not self.is_open(producer_id, epoch))
+
     def check_marker(self, header: BatchHeader, marker: EndTransactionMarker) -> None:
         """Check a transaction marker from a coordinator.
 

@@ -53,6 +53,7 @@ from kctl.protocol.apis.incremental_alter_configs import IncrementalAlterConfigs
 from kctl.protocol.apis.init_producer_id import InitProducerIdRequest
 from kctl.protocol.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from kctl.protocol.apis.leave_group import LeaveGroupRequest, MemberIdentity
+from kctl.protocol.apis.list_config_resources import ListConfigResourcesRequest
 from kctl.protocol.apis.list_groups import ListGroupsRequest
 from kctl.protocol.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kctl.protocol.apis.list_partition_reassignments import ListPartitionReassignmentsRequest
@@ -259,6 +260,7 @@ REQUESTS: dict[str, Make] = {
         deletions=[ScramCredentialDeletion(name="nobody", mechanism=1)], upsertions=[]
     ),
     "update_features": lambda v: UpdateFeaturesRequest(feature_updates=[]),
+    "list_config_resources": lambda v: ListConfigResourcesRequest(),
     "describe_topic_partitions": lambda v: DescribeTopicPartitionsRequest(topics=[TopicRequest(name=TOPIC)]),
 }
 

@@ -60,6 +60,7 @@ pytestmark = [pytest.mark.jvm, pytest.mark.timeout(300)]
 NEWER_THAN_2_8 = {
     65: "DescribeTransactions of Kafka 3.0: `kctl transactions` and Kafka's tool need it",
     66: "ListTransactions of Kafka 3.0: `kctl transactions` and Kafka's tool need it",
+    74: "ListConfigResources of Kafka 4.1: Kafka's tools of 4.x list resources with it",
     75: "DescribeTopicPartitions of Kafka 3.8: Java clients of 4.x describe topics with it",
 }
 """APIs that kctl's broker serves although a 2.8 broker does not, with the reason."""

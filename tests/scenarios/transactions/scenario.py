@@ -24,7 +24,7 @@ from collections import defaultdict
 
 from kctl.errors import ErrorCode
 from kctl.model import ProducerIdAndEpoch
-from kctl.server.coordination.transactions.events import InitOutcome, Outcome
+from kctl.server.coordination.transactions.events import Outcome, ProducerOutcome
 from tests.scenarios.script import Script, expect_that, expect_words, partition_of
 from tests.unit.transactions.world import TIMEOUT_MS, Token, TransactionWorld
 
@@ -121,7 +121,7 @@ class Scenario(Script):
     def _response_text(self, name: str, call: str, outcome: Outcome) -> str:
         if isinstance(outcome, ErrorCode):
             return f"{name} {call} {outcome.name}"
-        assert isinstance(outcome, InitOutcome)
+        assert isinstance(outcome, ProducerOutcome)
         if outcome.error is not ErrorCode.NONE:
             return f"{name} {call} {outcome.error.name}"
         self._producers[name] = outcome.producer

@@ -43,3 +43,29 @@ def test_the_last_entry_for_a_partition_wins(
         assert (await world.topics.assignment("a")).replicas == {0: (0, 1)}
 
     play(scene, others=1)
+
+
+def test_the_number_of_replicas_changes_only_if_that_is_allowed() -> None:
+    async def scene(world: World) -> None:
+        await world.topic("a", (0, 1))
+        handler = AlterPartitionReassignmentsHandler(world.controller)
+        for replicas, is_allowed, version, code in (
+            ([0], False, 1, ErrorCode.INVALID_REPLICATION_FACTOR),
+            ([0, 1, 2], False, 1, ErrorCode.INVALID_REPLICATION_FACTOR),
+            ([1, 2], False, 1, ErrorCode.NONE),
+            # The replicas that are being removed do not count.
+            ([1], False, 1, ErrorCode.INVALID_REPLICATION_FACTOR),
+            ([0, 2], False, 1, ErrorCode.NONE),
+            ([1], True, 1, ErrorCode.NONE),
+            ([0, 1, 2], True, 0, ErrorCode.NONE),
+        ):
+            partition = ReassignablePartition(partition_index=0, replicas=replicas)
+            request = AlterPartitionReassignmentsRequest(
+                topics=[ReassignableTopic(name="a", partitions=[partition])],
+                allow_replication_factor_change=is_allowed,
+            )
+            response = await exchange(handler.handle, request, version)
+            assert response.allow_replication_factor_change == is_allowed
+            assert response.responses[0].partitions[0].error_code == code, (replicas, is_allowed)
+
+    play(scene, others=2)

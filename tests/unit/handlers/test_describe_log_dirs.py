@@ -50,7 +50,7 @@ def sizes(response: Any) -> dict[str, dict[tuple[str, int], int]]:
     }
 
 
-@pytest.mark.parametrize("version", range(3))
+@pytest.mark.parametrize("version", range(4))
 def test_every_log_is_described_with_its_directory_and_size(tmp_path: Path, version: int) -> None:
     async def scene(disk: Disk) -> None:
         disk.append(disk.lead("a", 0), 3)

@@ -17,7 +17,7 @@ from kctl.protocol.apis.write_txn_markers import (
 )
 from kctl.server.coordination.ports import AppendOutcome
 from kctl.server.coordination.transactions.coordinator import TransactionCoordinator
-from kctl.server.coordination.transactions.events import InitOutcome
+from kctl.server.coordination.transactions.events import ProducerOutcome
 from kctl.server.coordination.transactions.markers import MarkerSender
 from kctl.server.coordination.transactions.partition_markers import PartitionMarkers
 from kctl.server.coordination.transactions.ports import TransactionConfig
@@ -65,11 +65,15 @@ class MarkedPartitions:
         self.batches: list[tuple[TopicPartition, bytes]] = []
         self.errors: dict[TopicPartition, ErrorCode] = {}
         self.absent: set[TopicPartition] = set()
+        self.open: set[tuple[TopicPartition, ProducerIdAndEpoch]] = set()
         self.holds = False
         self._held: list[asyncio.Future[AppendOutcome]] = []
 
     def is_hosted(self, partition: TopicPartition) -> bool:
         return partition not in self.absent
+
+    def is_open(self, partition: TopicPartition, producer: ProducerIdAndEpoch) -> bool:
+        return (partition, producer) in self.open
 
     def append(
         self, partition: TopicPartition, batch: bytes, *, required_acks: int, timeout_ms: int
@@ -177,7 +181,7 @@ class Host:
             leaders=self.leaders,
             local=PartitionMarkers(self.partitions, self.groups, self.clock, timeout_ms=30_000),
             peers=self.others,
-            version=1,
+            version=lambda: 1,
             timer=self.timer,
             clock=self.clock,
         )
@@ -201,7 +205,7 @@ class Host:
 
     async def init(
         self, transactional_id: str = "id", *, timeout_ms: int = 60_000, expected: ProducerIdAndEpoch | None = None
-    ) -> InitOutcome:
+    ) -> ProducerOutcome:
         return await settled(self.coordinator.init_producer(transactional_id, timeout_ms=timeout_ms, expected=expected))
 
     async def producer(self, transactional_id: str = "id") -> ProducerIdAndEpoch:

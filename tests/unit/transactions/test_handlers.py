@@ -593,6 +593,37 @@ class TestDescriptions:
 
         on_a_broker(play)
 
+    def test_listed_transactions_match_the_pattern_as_a_whole(self) -> None:
+        async def play(broker: Broker) -> None:
+            names = ["orders-1", "orders-2", "my-orders-1", "\u00fcber-1"]
+            for name in names:
+                await broker.producer(name)
+            for pattern, expected in (
+                ("orders-.", names[:2]),
+                (".*-1", [names[0], *names[2:]]),
+                ("\u00fc.*", names[3:]),
+                (".ber-[^2]", names[3:]),
+                ("orders", []),
+                ("", names),
+                (None, names),
+            ):
+                request = ListTransactionsRequest(
+                    state_filters=[], producer_id_filters=[], transactional_id_pattern=pattern
+                )
+                reply = await broker.call(request, 2)
+                listed = [state.transactional_id for state in reply.transaction_states]
+                assert (reply.error_code, sorted(listed)) == (NONE, sorted(expected)), pattern
+            for pattern, code in (
+                ("(", ErrorCode.INVALID_REGULAR_EXPRESSION),
+                ("(a|b|c|d|e|f|g|h){999}", ErrorCode.INVALID_REGULAR_EXPRESSION),
+            ):
+                request = ListTransactionsRequest(
+                    state_filters=[], producer_id_filters=[], transactional_id_pattern=pattern
+                )
+                assert (await broker.call(request, 2)).error_code == code
+
+        on_a_broker(play)
+
 
 def produce(*batches: bytes, transactional_id: str | None = None, acks: int = 1) -> ProduceRequest:
     partitions = [PartitionProduceData(index=0, records=batch) for batch in batches]

@@ -10,7 +10,7 @@ import pytest
 from kctl.errors import ErrorCode
 from kctl.model import NO_LEADER, ProducerIdAndEpoch, TopicPartition
 from kctl.server.coordination.transactions import markers, runner
-from kctl.server.coordination.transactions.events import InitOutcome
+from kctl.server.coordination.transactions.events import ProducerOutcome
 from kctl.server.coordination.transactions.markers import MarkerJob
 from kctl.testing.sim_loop import SimLoop, simulate
 from tests.unit.groups.hosting import MemoryOffsetsLog
@@ -27,7 +27,7 @@ def _few_ids_per_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "IDS_PER_TURN", PER_TURN)
 
 
-async def host_with_parked_requests(loop: SimLoop) -> tuple[Host, list[asyncio.Future[InitOutcome]]]:
+async def host_with_parked_requests(loop: SimLoop) -> tuple[Host, list[asyncio.Future[ProducerOutcome]]]:
     """Each id waits until its producer is in the log."""
     host = await Host(loop, MemoryOffsetsLog(partitions=1)).start()
     host.log.holds = True

@@ -21,12 +21,12 @@ from kctl.server.coordination.transactions.events import (
     Discard,
     EndTransaction,
     Event,
-    InitOutcome,
     InitProducer,
     Loaded,
     MarkersWritten,
     Outcome,
     Persist,
+    ProducerOutcome,
     Respond,
     ScheduleCompletion,
     SendMarkers,
@@ -72,7 +72,7 @@ class TransactionWorld:
         self.sent: list[SendMarkers] = []
         self.holds_markers = False
         self.holds_allocations = False
-        self.allocations: list[InitProducer] = []
+        self.allocations: list[InitProducer | EndTransaction] = []
         self.completions_due = 0
         self.is_discarded = False
         self.elapsed_ms = 0
@@ -107,6 +107,12 @@ class TransactionWorld:
     def end(self, producer: ProducerIdAndEpoch, *, committed: bool, name: str = "end") -> Token:
         token = self._token(name)
         self.do(EndTransaction(token, producer, committed))
+        return token
+
+    def end_and_raise(self, producer: ProducerIdAndEpoch, *, committed: bool, name: str = "end") -> Token:
+        """The end of a client of version 2."""
+        token = self._token(name)
+        self.do(EndTransaction(token, producer, committed, raises_epoch=True))
         return token
 
     def look_for_timeout(self) -> None:
@@ -197,7 +203,7 @@ def response(token: Token) -> Outcome | None:
 def granted(token: Token) -> ProducerIdAndEpoch:
     """The producer id and epoch in the response of an InitProducerId."""
     outcome = response(token)
-    assert isinstance(outcome, InitOutcome)
+    assert isinstance(outcome, ProducerOutcome)
     assert outcome.error is ErrorCode.NONE, outcome
     return outcome.producer
 
@@ -205,6 +211,6 @@ def granted(token: Token) -> ProducerIdAndEpoch:
 def refused(token: Token) -> ErrorCode:
     """The error of a refused InitProducerId."""
     outcome = response(token)
-    assert isinstance(outcome, InitOutcome)
+    assert isinstance(outcome, ProducerOutcome)
     assert outcome.producer == ProducerIdAndEpoch(-1, -1)
     return outcome.error

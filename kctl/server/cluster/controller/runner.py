@@ -66,7 +66,7 @@ from kctl.server.loop.slices import run_steps
 from kctl.server.peers.versions import InterBrokerVersions
 from kctl.server.znodes.large import encoded_topic
 from kctl.system.environment import Clock, Random
-from kctl.zookeeper import paths
+from kctl.zookeeper import paths, znodes
 from kctl.zookeeper.operations import SetData, WatchEvent, ZooKeeper
 
 log = logging.getLogger(__name__)
@@ -224,6 +224,15 @@ class ControllerRunner:
     async def alter_isrs(self, requested: Mapping[TopicPartition, LeaderAndIsr]) -> Mapping[TopicPartition, ErrorCode]:
         """Write in-sync replicas for their leaders; NONE where `state` has them, {} if this is not the controller."""
         return await self._request(lambda request: IsrAlterationsRequested(requested, request))
+
+    async def write_features(self, levels: Mapping[str, tuple[int, int]], *, epoch: int) -> None:
+        """Replace the finalized features, whose present epoch is given.
+
+        Raises BadVersionError if they have another epoch, ControllerMoved, ZooKeeper's errors.
+        """
+        await self._writer.multi(
+            [SetData(paths.FEATURE, znodes.encode_features(znodes.Features(levels=levels)), epoch)]
+        )
 
     def topic_configs_changed(self, topics: Iterable[str] | None) -> None:
         """Note that the configuration of these or all topics changed.

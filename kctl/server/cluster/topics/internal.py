@@ -11,7 +11,13 @@ from collections.abc import AsyncIterator, Callable, Collection
 from functools import partial
 
 from kctl.errors import ApiError, ErrorCode, LogDirFailure, NoNodeError
-from kctl.model import GROUP_METADATA_TOPIC, NO_LEADER, TRANSACTION_STATE_TOPIC, TopicPartition
+from kctl.model import (
+    GROUP_METADATA_TOPIC,
+    NO_LEADER,
+    TRANSACTION_STATE_TOPIC,
+    ProducerIdAndEpoch,
+    TopicPartition,
+)
 from kctl.records.salvage import BatchCutter, Piece
 from kctl.server.cluster.topics.automatic import AutoTopics
 from kctl.server.coordination.ports import ALL_IN_SYNC, AppendOutcome, CoordinatorNode
@@ -102,6 +108,16 @@ class CoordinatorAppends:
     def is_hosted(self, partition: TopicPartition) -> bool:
         """Return whether this broker has a replica."""
         return partition in self._replicas.partitions
+
+    def is_open(self, partition: TopicPartition, producer: ProducerIdAndEpoch) -> bool:
+        """Return whether a transaction of this id and epoch is open in the partition."""
+        replica = self._replicas.partitions.get(partition)
+        return replica is not None and replica.log.producer_state.is_open(*producer)
+
+    def may_begin(self, partition: TopicPartition, producer: ProducerIdAndEpoch) -> bool:
+        """Return whether the next records of this id and epoch begin a transaction in the partition."""
+        replica = self._replicas.partitions.get(partition)
+        return replica is not None and replica.log.producer_state.may_begin(*producer)
 
     def append(
         self, partition: TopicPartition, batch: bytes, *, required_acks: int, timeout_ms: int

@@ -10,7 +10,7 @@ Owner: event loop.  Kafka: TransactionCoordinator.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from kctl.errors import ErrorCode
 from kctl.limits import SLICE_OBJECTS, Subject, bound
@@ -21,12 +21,13 @@ from kctl.server.coordination.ports import CoordinatorLog
 from kctl.server.coordination.replies import ParkedCall, Reply
 from kctl.server.coordination.transactions.events import (
     BY_LABEL,
+    VERSION_WITH_RAISED_EPOCHS,
     AddPartitions,
     CheckExpiry,
     CheckTimeout,
     EndTransaction,
-    InitOutcome,
     InitProducer,
+    ProducerOutcome,
     TransactionOverview,
     TransactionSnapshot,
 )
@@ -60,12 +61,15 @@ class TransactionCoordinator:
         markers: MarkerSender,
         clock: Clock,
         timer: Timer,
+        level: Callable[[], int] = lambda: 0,
     ) -> None:
+        """`level` returns the present level of transaction.version."""
+        self._level = level
         self._config = config
         self._clock = clock
         self._is_active = False
         self._markers = markers
-        self._allocations = ProducerIdAllocations(producer_ids, self._init_again)
+        self._allocations = ProducerIdAllocations(producer_ids, self._run_again)
         self._runner = TransactionRunner(
             broker_id,
             state_log=state_log,
@@ -73,6 +77,7 @@ class TransactionCoordinator:
             markers=markers,
             clock=clock,
             timer=timer,
+            record_version=lambda: min(level(), 1),
         )
         self._hosted: HostedObjects[HostedTransaction] = self._runner.hosted
         self.partitions = CoordinatorPartitions(broker_id, state_log, self._runner, clock)
@@ -111,7 +116,7 @@ class TransactionCoordinator:
 
     def init_producer(
         self, transactional_id: str, *, timeout_ms: int, expected: ProducerIdAndEpoch | None
-    ) -> Reply[InitOutcome]:
+    ) -> Reply[ProducerOutcome]:
         """InitProducerId: completes when the new epoch is in the log, or at once with an error."""
         error = ErrorCode.NONE if transactional_id else ErrorCode.INVALID_REQUEST
         if error is ErrorCode.NONE and not 0 < timeout_ms <= self._config.max_timeout_ms:
@@ -124,17 +129,28 @@ class TransactionCoordinator:
         ):
             error = ErrorCode.COORDINATOR_NOT_AVAILABLE
         if error is not ErrorCode.NONE:
-            return InitOutcome(error)
-        call: ParkedCall[InitOutcome] = ParkedCall()
+            return ProducerOutcome(error)
+        call: ParkedCall[ProducerOutcome] = ParkedCall()
         self._run_or_create(transactional_id, InitProducer(token=call, timeout_ms=timeout_ms, expected=expected))
         return call.reply()
 
     def add_partitions(
-        self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: Iterable[TopicPartition]
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        partitions: Iterable[TopicPartition],
+        *,
+        is_for_client: bool = False,
     ) -> Reply[ErrorCode]:
-        """AddPartitionsToTxn and AddOffsetsToTxn: completes when the partitions are in the log, or at once."""
+        """AddPartitionsToTxn and AddOffsetsToTxn: completes when the partitions are in the log, or at once.
+
+        `is_for_client`: a broker adds the partition that a client of version 2 has written to (KIP-890).
+        """
         call: ParkedCall[ErrorCode] = ParkedCall()
-        return self._request(transactional_id, call, AddPartitions(call, producer, tuple(dict.fromkeys(partitions))))
+        is_of_version_2 = is_for_client and self._level() >= VERSION_WITH_RAISED_EPOCHS
+        client_version = VERSION_WITH_RAISED_EPOCHS if is_of_version_2 else 0
+        event = AddPartitions(call, producer, tuple(dict.fromkeys(partitions)), client_version)
+        return self._request(transactional_id, call, event)
 
     def verify_partitions(
         self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: Iterable[TopicPartition]
@@ -161,6 +177,27 @@ class TransactionCoordinator:
         """EndTxn: completes when the decision is in the log, or at once with an error; markers are sent afterwards."""
         call: ParkedCall[ErrorCode] = ParkedCall()
         return self._request(transactional_id, call, EndTransaction(call, producer, committed))
+
+    def raises_epoch(self, transactional_id: str) -> bool:
+        """Return whether the end of a transaction of a client of version 2 raises the epoch.
+
+        It does from level 2 of transaction.version on, or if the transaction began at that level.
+        """
+        hosted = self._hosted.get(transactional_id)
+        is_of_version_2 = hosted is not None and hosted.transaction.client_version == VERSION_WITH_RAISED_EPOCHS
+        return self._level() >= VERSION_WITH_RAISED_EPOCHS or is_of_version_2
+
+    def end_and_raise(
+        self, transactional_id: str, producer: ProducerIdAndEpoch, *, committed: bool
+    ) -> Reply[ProducerOutcome]:
+        """EndTxn of a client of version 2: as `end`, with the id and epoch for the next transaction (KIP-890)."""
+        error = self._status(transactional_id) if transactional_id else ErrorCode.INVALID_REQUEST
+        hosted = self._hosted.get(transactional_id)
+        if error is not ErrorCode.NONE or hosted is None:
+            return ProducerOutcome(error or ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        call: ParkedCall[ProducerOutcome] = ParkedCall()
+        self._runner.run(hosted, EndTransaction(call, producer, committed, raises_epoch=True))
+        return call.reply()
 
     def describe(self, transactional_id: str) -> tuple[ErrorCode, TransactionSnapshot | None]:
         """DescribeTransactions, for one id; None for an unknown id."""
@@ -233,14 +270,14 @@ class TransactionCoordinator:
         self._runner.run(hosted, event)
         return call.reply()
 
-    def _init_again(self, transactional_id: str, event: InitProducer) -> ErrorCode:
+    def _run_again(self, transactional_id: str, event: InitProducer | EndTransaction) -> ErrorCode:
         """Process the event with a fresh producer id, if this broker still coordinates the id."""
         error = self._status(transactional_id)
         if error is ErrorCode.NONE:
             self._run_or_create(transactional_id, event)
         return error
 
-    def _run_or_create(self, transactional_id: str, event: InitProducer) -> None:
+    def _run_or_create(self, transactional_id: str, event: InitProducer | EndTransaction) -> None:
         hosted = self._hosted.get(transactional_id)
         if hosted is not None:
             self._runner.run(hosted, event)

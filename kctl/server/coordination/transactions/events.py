@@ -56,12 +56,12 @@ PREVIOUS_STATES: Mapping[TransactionState, frozenset[TransactionState]] = {
     TransactionState.EMPTY: _OVER,
     TransactionState.ONGOING: _OVER | {TransactionState.ONGOING},
     TransactionState.PREPARE_COMMIT: frozenset({TransactionState.ONGOING}),
-    TransactionState.PREPARE_ABORT: frozenset({TransactionState.ONGOING}),
+    TransactionState.PREPARE_ABORT: _OVER | {TransactionState.ONGOING},
     TransactionState.COMPLETE_COMMIT: frozenset({TransactionState.PREPARE_COMMIT}),
     TransactionState.COMPLETE_ABORT: frozenset({TransactionState.PREPARE_ABORT}),
     TransactionState.DEAD: _OVER,
 }
-"""For each state, its possible previous states."""
+"""For each state, its possible previous states.  Only clients of version 2 abort what has no partitions."""
 
 BY_LABEL: Mapping[str, TransactionState] = {state.label: state for state in TransactionState}
 RECORDED: Mapping[int, TransactionState] = {
@@ -74,6 +74,9 @@ RECORDED: Mapping[int, TransactionState] = {
 
 
 NO_TIMESTAMP = -1
+NO_PRODUCER_ID = -1
+VERSION_WITH_RAISED_EPOCHS = 2
+"""The level of transaction.version from which on each end of a transaction raises the epoch (KIP-890)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +90,12 @@ class TransactionSnapshot:
     last_update_ms: int
     start_ms: int = NO_TIMESTAMP
     """When the first partition was added; kept after the end, -1 before."""
+    client_version: int = 0
+    """VERSION_WITH_RAISED_EPOCHS if the end of the transaction raises the epoch, else 0."""
+    next_producer_id: int = NO_PRODUCER_ID
+    """The id that replaces that of the producer, whose epochs are exhausted, when the markers are written."""
+    replaced_producer_id: int = NO_PRODUCER_ID
+    """The id before the change that led to this state, if it was another one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +134,8 @@ class AddPartitions:
     token: Token
     producer: ProducerIdAndEpoch
     partitions: tuple[TopicPartition, ...]
+    client_version: int = 0
+    """See TransactionSnapshot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +145,10 @@ class EndTransaction:
     token: Token
     producer: ProducerIdAndEpoch
     committed: bool
+    raises_epoch: bool = False
+    """Whether the producer gets another epoch for its next transaction (KIP-890); the outcome is a ProducerOutcome."""
+    fresh_producer_id: int | None = None
+    """As in InitProducer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,14 +216,14 @@ NO_PRODUCER = ProducerIdAndEpoch(-1, -1)
 
 
 @dataclass(frozen=True, slots=True)
-class InitOutcome:
-    """The result of an InitProducerId."""
+class ProducerOutcome:
+    """The result of an InitProducerId, or of an EndTxn that raises the epoch: the producer's id and epoch."""
 
     error: ErrorCode
     producer: ProducerIdAndEpoch = NO_PRODUCER
 
 
-Outcome: TypeAlias = InitOutcome | ErrorCode
+Outcome: TypeAlias = ProducerOutcome | ErrorCode
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +238,7 @@ class Respond:
 class AllocateProducerId:
     """Allocate a producer id and process `event` again with it."""
 
-    event: InitProducer
+    event: InitProducer | EndTransaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +258,7 @@ class SendMarkers:
     producer: ProducerIdAndEpoch
     committed: bool
     partitions: tuple[TopicPartition, ...]
+    client_version: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,6 +71,7 @@ class MarkerJob:
     """The pending markers of one transaction."""
 
     __slots__ = (
+        "client_version",
         "committed",
         "coordinator_epoch",
         "is_over",
@@ -90,7 +91,10 @@ class MarkerJob:
         coordinator_epoch: int,
         partitions: Partitions,
         on_written: Callable[[tuple[TopicPartition, ...]], None],
+        client_version: int = 0,
     ) -> None:
+        self.client_version = client_version
+        """The version of the transaction: 2 if the marker has a raised epoch."""
         self.transactional_id = transactional_id
         """The transactional id, for the log."""
         self.producer = producer
@@ -105,7 +109,7 @@ class MarkerJob:
 
     def marker(self, partitions: Partitions) -> Marker:
         """Return the marker for these partitions."""
-        return Marker(self.producer, self.committed, self.coordinator_epoch, tuple(partitions))
+        return Marker(self.producer, self.committed, self.coordinator_epoch, tuple(partitions), self.client_version)
 
 
 class MarkerSender:
@@ -118,11 +122,11 @@ class MarkerSender:
         leaders: PartitionLeaders,
         local: PartitionMarkers,
         peers: Peers,
-        version: int,
+        version: Callable[[], int],
         timer: Timer,
         clock: Clock,
     ) -> None:
-        """`version` is the version of WriteTxnMarkers requests to other brokers."""
+        """`version` returns the version of WriteTxnMarkers requests to other brokers."""
         self._broker_id = broker_id
         self._leaders = leaders
         self._local = local
@@ -251,7 +255,7 @@ class MarkerSender:
         try:
             if channel.connection is None or not channel.connection.is_open:
                 channel.connection = await self._peers.connect(channel.broker_id, Purpose.TRANSACTION_MARKERS)
-            response = await channel.connection.send(request, WriteTxnMarkersResponse, version=self._version)
+            response = await channel.connection.send(request, WriteTxnMarkersResponse, version=self._version())
         except (ConnectionLost, MalformedRequest, ApiError) as error:
             log.warning("cannot send markers, trying again broker=%s error=%s", channel.broker_id, error)
             await channel.disconnect()
@@ -361,6 +365,7 @@ def _wire_marker(job: MarkerJob, partitions: Partitions) -> WritableTxnMarker:
         transaction_result=job.committed,
         topics=[WritableTxnMarkerTopic(name=topic, partition_indexes=found) for topic, found in by_topic.items()],
         coordinator_epoch=job.coordinator_epoch,
+        transaction_version=job.client_version,
     )
 
 

@@ -10,7 +10,7 @@ Owner: event loop.  Kafka: KafkaApis.handleWriteTxnMarkersRequest.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 
@@ -19,6 +19,7 @@ from kctl.model import GROUP_METADATA_TOPIC, ProducerIdAndEpoch, TopicPartition
 from kctl.records.control import ControlType, EndTransactionMarker, build_end_transaction_marker
 from kctl.server.coordination.ports import ALL_IN_SYNC, AppendOutcome, outcome_of
 from kctl.server.coordination.replies import append_or_refuse
+from kctl.server.coordination.transactions.events import VERSION_WITH_RAISED_EPOCHS
 from kctl.server.coordination.transactions.ports import GroupOffsets, PartitionAppends
 from kctl.server.loop.slices import Slices
 from kctl.system.environment import Clock
@@ -35,12 +36,24 @@ class Marker:
     committed: bool
     coordinator_epoch: int
     partitions: tuple[TopicPartition, ...]
+    version: int = 0
+    """The version of the transaction; from VERSION_WITH_RAISED_EPOCHS on the epoch is above that of its records."""
 
 
 class PartitionMarkers:
     """Writes markers to partitions that this broker leads."""
 
-    def __init__(self, appends: PartitionAppends, groups: GroupOffsets, clock: Clock, *, timeout_ms: int) -> None:
+    def __init__(
+        self,
+        appends: PartitionAppends,
+        groups: GroupOffsets,
+        clock: Clock,
+        *,
+        timeout_ms: int,
+        on_append: Callable[[TopicPartition, int], None] = lambda _partition, _producer_id: None,
+    ) -> None:
+        """`on_append` is called with the partition and the producer id before a marker is appended."""
+        self._on_append = on_append
         self._appends = appends
         self._groups = groups
         self._clock = clock
@@ -71,6 +84,9 @@ class PartitionMarkers:
     def _append(self, marker: Marker, partition: TopicPartition) -> AppendOutcome | asyncio.Future[AppendOutcome]:
         if not self._appends.is_hosted(partition):
             return AppendOutcome(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if marker.version >= VERSION_WITH_RAISED_EPOCHS and self._appends.is_open(partition, marker.producer):
+            # The marker of an earlier transaction: its own epoch is above that of the records (KIP-1228).
+            return AppendOutcome(ErrorCode.INVALID_PRODUCER_EPOCH)
 
         def append() -> AppendOutcome | asyncio.Future[AppendOutcome]:
             kind = ControlType.COMMIT if marker.committed else ControlType.ABORT
@@ -80,6 +96,7 @@ class PartitionMarkers:
                 producer_epoch=marker.producer.epoch,
                 timestamp=self._clock.now_ms(),
             )
+            self._on_append(partition, marker.producer.producer_id)
             return self._appends.append(partition, batch, required_acks=ALL_IN_SYNC, timeout_ms=self._timeout_ms)
 
         return append_or_refuse(append, f"marker={marker.producer} partition={partition}")

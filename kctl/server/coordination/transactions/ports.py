@@ -10,7 +10,7 @@ from typing import Protocol
 from kctl.client.connections.transport import Connection
 from kctl.config.broker import BrokerConfig
 from kctl.errors import ErrorCode
-from kctl.model import TopicPartition
+from kctl.model import ProducerIdAndEpoch, TopicPartition
 from kctl.server.coordination.ports import AppendOutcome
 from kctl.server.peers.connections import Purpose
 
@@ -51,10 +51,22 @@ class PartitionAppends(Protocol):
         """Return whether this broker has a replica, as leader or follower."""
         ...
 
+    def is_open(self, partition: TopicPartition, producer: ProducerIdAndEpoch) -> bool:
+        """Return whether the partition has records of an open transaction of this id and epoch."""
+        ...
+
     def append(
         self, partition: TopicPartition, batch: bytes, *, required_acks: int, timeout_ms: int
     ) -> AppendOutcome | asyncio.Future[AppendOutcome]:
         """As CoordinatorLog.append, for any partition."""
+        ...
+
+
+class TransactionsInPartitions(Protocol):
+    """The transactions in the partitions that this broker leads."""
+
+    def may_begin(self, partition: TopicPartition, producer: ProducerIdAndEpoch) -> bool:
+        """Return whether the next records of this id and epoch begin a transaction in the partition."""
         ...
 
 

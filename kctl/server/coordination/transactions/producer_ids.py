@@ -11,7 +11,7 @@ from typing import cast
 from kctl.errors import BadVersionError, ErrorCode, ZooKeeperError
 from kctl.output.quantities import INT64_MAX
 from kctl.server.coordination.replies import ParkedCall
-from kctl.server.coordination.transactions.events import InitOutcome, InitProducer
+from kctl.server.coordination.transactions.events import EndTransaction, InitProducer, ProducerOutcome
 from kctl.server.coordination.transactions.ports import FreshProducerIds
 from kctl.zookeeper import paths, znodes
 from kctl.zookeeper.operations import ZooKeeper
@@ -96,12 +96,14 @@ class ProducerIds:
 class ProducerIdAllocations:
     """The pending allocations; `again` processes the event again, or returns the error."""
 
-    def __init__(self, producer_ids: FreshProducerIds, again: Callable[[str, InitProducer], ErrorCode]) -> None:
+    def __init__(
+        self, producer_ids: FreshProducerIds, again: Callable[[str, InitProducer | EndTransaction], ErrorCode]
+    ) -> None:
         self._producer_ids = producer_ids
         self._again = again
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def begin(self, transactional_id: str, event: InitProducer) -> None:
+    def begin(self, transactional_id: str, event: InitProducer | EndTransaction) -> None:
         """Allocate an id and then process the event again; another broker may coordinate the id by then."""
         allocation = self._allocate(transactional_id, event)
         task = asyncio.get_running_loop().create_task(allocation, name="allocate-producer-id")
@@ -114,7 +116,7 @@ class ProducerIdAllocations:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _allocate(self, transactional_id: str, event: InitProducer) -> None:
+    async def _allocate(self, transactional_id: str, event: InitProducer | EndTransaction) -> None:
         error = ErrorCode.NOT_COORDINATOR
         try:
             producer_id = await self._producer_ids.next()
@@ -125,4 +127,4 @@ class ProducerIdAllocations:
             error = ErrorCode.COORDINATOR_NOT_AVAILABLE
         finally:
             if error is not ErrorCode.NONE:
-                cast("ParkedCall[InitOutcome]", event.token).complete(InitOutcome(error))
+                cast("ParkedCall[ProducerOutcome]", event.token).complete(ProducerOutcome(error))

@@ -17,16 +17,18 @@ from kctl.records.internal.topics import (
     encode_transaction_value,
 )
 from kctl.server.coordination.replay import pass_over
-from kctl.server.coordination.transactions.events import RECORDED, TransactionSnapshot, TransactionState
+from kctl.server.coordination.transactions.events import NO_PRODUCER_ID, RECORDED, TransactionSnapshot, TransactionState
 from kctl.server.coordination.transactions.transaction import Transaction
 
 _POSITION_IN_BATCH = 0
 """build_batch sets the offsets of records."""
 
 
-def transaction_record(transactional_id: str, snapshot: TransactionSnapshot | None, timestamp_ms: int) -> Record:
-    """Return the record of the transaction, or a tombstone if `snapshot` is None."""
-    value = None if snapshot is None else encode_transaction_value(_value(snapshot))
+def transaction_record(
+    transactional_id: str, snapshot: TransactionSnapshot | None, timestamp_ms: int, version: int = 0
+) -> Record:
+    """Return the record of the transaction, or a tombstone if `snapshot` is None; `version` is that of its value."""
+    value = None if snapshot is None else encode_transaction_value(_value(snapshot), version)
     return Record(_POSITION_IN_BATCH, timestamp_ms, encode_transaction_key(transactional_id), value)
 
 
@@ -35,6 +37,7 @@ def transaction_snapshot(value: TransactionLogValue) -> TransactionSnapshot:
     state = RECORDED.get(value.transaction_status)
     if state is None:
         raise MalformedRequest(f"invalid transaction state {value.transaction_status} in a record")
+    is_same = value.previous_producer_id == value.producer_id
     return TransactionSnapshot(
         producer=ProducerIdAndEpoch(value.producer_id, value.producer_epoch),
         timeout_ms=value.transaction_timeout_ms,
@@ -46,6 +49,9 @@ def transaction_snapshot(value: TransactionLogValue) -> TransactionSnapshot:
         ),
         last_update_ms=value.transaction_last_update_timestamp_ms,
         start_ms=value.transaction_start_timestamp_ms,
+        client_version=value.client_transaction_version,
+        next_producer_id=value.next_producer_id,
+        replaced_producer_id=NO_PRODUCER_ID if is_same else value.previous_producer_id,
     )
 
 
@@ -54,6 +60,7 @@ def _value(snapshot: TransactionSnapshot) -> TransactionLogValue:
     for topic, index in snapshot.partitions:
         by_topic.setdefault(topic, []).append(index)
     partitions = [PartitionsSchema(topic=topic, partition_ids=indexes) for topic, indexes in by_topic.items()]
+    is_same = snapshot.replaced_producer_id == NO_PRODUCER_ID
     return TransactionLogValue(
         producer_id=snapshot.producer.producer_id,
         producer_epoch=snapshot.producer.epoch,
@@ -62,6 +69,9 @@ def _value(snapshot: TransactionSnapshot) -> TransactionLogValue:
         transaction_partitions=None if snapshot.state is TransactionState.EMPTY else partitions,
         transaction_last_update_timestamp_ms=snapshot.last_update_ms,
         transaction_start_timestamp_ms=snapshot.start_ms,
+        client_transaction_version=snapshot.client_version,
+        next_producer_id=snapshot.next_producer_id,
+        previous_producer_id=snapshot.producer.producer_id if is_same else snapshot.replaced_producer_id,
     )
 
 

@@ -32,6 +32,7 @@ from kctl.server.coordination.transactions.events import (
     AppendDone,
     CompletionDue,
     Discard,
+    EndTransaction,
     Event,
     InitProducer,
     Loaded,
@@ -86,11 +87,14 @@ class TransactionRunner:
         broker_id: int,
         *,
         state_log: CoordinatorLog,
-        allocate: Callable[[str, InitProducer], None],
+        allocate: Callable[[str, InitProducer | EndTransaction], None],
         markers: MarkerSender,
         clock: Clock,
         timer: Timer,
+        record_version: Callable[[], int] = lambda: 0,
     ) -> None:
+        """`record_version` returns the version of new records."""
+        self._record_version = record_version
         self._turns = Turns(timer, IDS_PER_TURN)
         self.hosted: HostedObjects[HostedTransaction] = HostedObjects(self._turns, self._unload)
         self._decided: dict[LedPartition[HostedTransaction], deque[HostedTransaction]] = {}
@@ -207,7 +211,7 @@ class TransactionRunner:
         timeout_ms = TOMBSTONE_TIMEOUT_MS if action.snapshot is None else action.snapshot.timeout_ms
 
         def append() -> AppendOutcome | asyncio.Future[AppendOutcome]:
-            record = transaction_record(transactional_id, action.snapshot, self._clock.now_ms())
+            record = transaction_record(transactional_id, action.snapshot, self._clock.now_ms(), self._record_version())
             return self._log.append(partition, build_batch([record]), required_acks=ALL_IN_SYNC, timeout_ms=timeout_ms)
 
         outcome = append_or_refuse(append, f"transactional_id={transactional_id!r} partition={partition}")
@@ -227,6 +231,7 @@ class TransactionRunner:
             coordinator_epoch=hosted.partition.epoch,
             partitions=action.partitions,
             on_written=partial(self._markers_written, hosted),
+            client_version=action.client_version,
         )
         self._markers.send(hosted.job)
 

@@ -15,6 +15,8 @@ from kctl.model import ProducerIdAndEpoch
 from kctl.server.coordination.replay import transaction_error
 from kctl.server.coordination.transactions.events import (
     NO_PRODUCER,
+    NO_PRODUCER_ID,
+    VERSION_WITH_RAISED_EPOCHS,
     Action,
     AddPartitions,
     AllocateProducerId,
@@ -25,11 +27,11 @@ from kctl.server.coordination.transactions.events import (
     Discard,
     EndTransaction,
     Event,
-    InitOutcome,
     InitProducer,
     Loaded,
     MarkersWritten,
     Persist,
+    ProducerOutcome,
     Respond,
     ScheduleCompletion,
     SendMarkers,
@@ -87,7 +89,7 @@ def _init_producer(transaction: Transaction, event: InitProducer, now_ms: int, o
         _refuse_init(event, ErrorCode.PRODUCER_FENCED, out)
     elif transaction.state is TransactionState.ONGOING:
         # The client retries and gets the epoch after the fencing one, or another producer id.
-        again = InitOutcome(ErrorCode.CONCURRENT_TRANSACTIONS)
+        again = ProducerOutcome(ErrorCode.CONCURRENT_TRANSACTIONS)
         _abort_and_fence(transaction, now_ms, out, token=event.token, outcome=again)
     else:
         _assign_epoch(transaction, event, now_ms, out)
@@ -123,9 +125,16 @@ def _assign_epoch(transaction: Transaction, event: InitProducer, now_ms: int, ou
         timeout_ms=event.timeout_ms,
         state=TransactionState.EMPTY,
         last_update_ms=now_ms,
+        client_version=transaction.client_version,
+        replaced_producer_id=_replaced_id(transaction, producer),
     )
-    outcome = InitOutcome(ErrorCode.NONE, producer)
+    outcome = ProducerOutcome(ErrorCode.NONE, producer)
     _persist(transaction, Write(becomes, event.token, outcome, previous=previous), out)
+
+
+def _replaced_id(transaction: Transaction, producer: ProducerIdAndEpoch) -> int:
+    has_other = not transaction.is_new and producer.producer_id != transaction.producer.producer_id
+    return transaction.producer.producer_id if has_other else NO_PRODUCER_ID
 
 
 def _add_partitions(transaction: Transaction, event: AddPartitions, now_ms: int, out: list[Action]) -> None:
@@ -144,11 +153,15 @@ def _add_partitions(transaction: Transaction, event: AddPartitions, now_ms: int,
         transaction.snapshot(TransactionState.ONGOING, now_ms),
         partitions=partitions,
         start_ms=transaction.start_ms if is_ongoing else now_ms,
+        client_version=event.client_version,
     )
     _persist(transaction, Write(becomes, event.token, ErrorCode.NONE), out)
 
 
 def _end(transaction: Transaction, event: EndTransaction, now_ms: int, out: list[Action]) -> None:
+    if event.raises_epoch:
+        _end_and_raise(transaction, event, now_ms, out)
+        return
     error = _producer_error(transaction, event.producer)
     if error is ErrorCode.NONE and transaction.state is TransactionState.ONGOING:
         decision = TransactionState.PREPARE_COMMIT if event.committed else TransactionState.PREPARE_ABORT
@@ -160,6 +173,84 @@ def _end(transaction: Transaction, event: EndTransaction, now_ms: int, out: list
         error = ErrorCode.INVALID_TXN_STATE
     # NONE also for a retry whose first response was lost.
     out.append(Respond(event.token, error))
+
+
+def _end_and_raise(transaction: Transaction, event: EndTransaction, now_ms: int, out: list[Action]) -> None:
+    """End a transaction of a client of version 2.  Kafka: TransactionCoordinator.endTransaction (4.3)."""
+    error = _end_error(transaction, event)
+    if error is not ErrorCode.NONE:
+        out.append(Respond(event.token, ProducerOutcome(error)))
+        return
+    if _is_repeated_end(transaction, event):
+        out.append(Respond(event.token, ProducerOutcome(ErrorCode.NONE, transaction.producer)))
+        return
+    fresh_id = event.fresh_producer_id
+    if transaction.is_epoch_exhausted and fresh_id is None:
+        out.append(AllocateProducerId(event))
+    else:
+        is_ongoing = transaction.state is TransactionState.ONGOING
+        decided = replace(
+            transaction.snapshot(
+                TransactionState.PREPARE_COMMIT if event.committed else TransactionState.PREPARE_ABORT, now_ms
+            ),
+            producer=transaction.next_epoch(),
+            start_ms=transaction.start_ms if is_ongoing else now_ms,
+            client_version=VERSION_WITH_RAISED_EPOCHS,
+            next_producer_id=NO_PRODUCER_ID if fresh_id is None or not transaction.is_epoch_exhausted else fresh_id,
+        )
+        outcome = ProducerOutcome(ErrorCode.NONE, _producer_after(decided))
+        _persist(transaction, Write(decided, event.token, outcome, previous=transaction.producer), out)
+
+
+def _is_repeated_end(transaction: Transaction, event: EndTransaction) -> bool:
+    """Return whether the event has the epoch before the last end, whose response was lost."""
+    sent, present = event.producer, transaction.producer
+    if sent.epoch == EPOCH_MAX - 1 and present.epoch == 0:
+        return sent.producer_id == transaction.replaced_producer_id
+    return sent.producer_id == present.producer_id and sent.epoch + 1 == present.epoch
+
+
+def _end_error(transaction: Transaction, event: EndTransaction) -> ErrorCode:
+    """Return the error for an end that raises the epoch; NONE also for a repeated one that was done."""
+    is_repeated = _is_repeated_end(transaction, event)
+    is_present_id = event.producer.producer_id == transaction.producer.producer_id
+    state = transaction.state
+    if transaction.is_new or not (is_present_id or is_repeated):
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    is_present = event.producer == transaction.producer
+    if state.is_decided:
+        is_valid = is_repeated
+    elif state in (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT):
+        is_valid = is_repeated or is_present
+    else:
+        is_valid = is_present
+    if not is_valid or transaction.producer.epoch == EPOCH_MAX:
+        # The last epoch is never that of a producer: the next one has another id.
+        return ErrorCode.PRODUCER_FENCED
+    if transaction.write is not None and not state.is_decided:
+        return ErrorCode.CONCURRENT_TRANSACTIONS
+    return _error_of_end_in(state, committed=event.committed, is_repeated=is_repeated)
+
+
+def _error_of_end_in(state: TransactionState, *, committed: bool, is_repeated: bool) -> ErrorCode:
+    match state:
+        case TransactionState.ONGOING:
+            return ErrorCode.NONE
+        case TransactionState.PREPARE_COMMIT | TransactionState.PREPARE_ABORT:
+            is_same = committed == (state is TransactionState.PREPARE_COMMIT)
+            return ErrorCode.CONCURRENT_TRANSACTIONS if is_same else ErrorCode.INVALID_TXN_STATE
+        case TransactionState.COMPLETE_COMMIT:
+            return ErrorCode.NONE if committed == is_repeated else ErrorCode.INVALID_TXN_STATE
+        case _:
+            # An abort of what has no partitions raises the epoch, which fences records that are on their way.
+            return ErrorCode.INVALID_TXN_STATE if committed else ErrorCode.NONE
+
+
+def _producer_after(decided: TransactionSnapshot) -> ProducerIdAndEpoch:
+    """Return the producer of the next transaction."""
+    if decided.next_producer_id == NO_PRODUCER_ID:
+        return decided.producer
+    return ProducerIdAndEpoch(decided.next_producer_id, 0)
 
 
 def _producer_error(transaction: Transaction, producer: ProducerIdAndEpoch) -> ErrorCode:
@@ -186,7 +277,7 @@ def _abort_and_fence(
     out: list[Action],
     *,
     token: Token | None = None,
-    outcome: InitOutcome | None = None,
+    outcome: ProducerOutcome | None = None,
 ) -> None:
     # No producer was ever sent the last epoch, so no producer has to be fenced by a higher one.
     # An attempt whose record was refused has incremented the epoch already.
@@ -222,17 +313,17 @@ def _append_done(transaction: Transaction, event: AppendDone, now_ms: int, out: 
         transaction.state = TransactionState.DEAD
         out.append(Discard())
     else:
-        if write.becomes.state is TransactionState.EMPTY:
+        if write.becomes.state is TransactionState.EMPTY or write.previous != NO_PRODUCER:
             transaction.previous = write.previous
         transaction.become(write.becomes)
         _resume_decision(transaction, now_ms, out)
 
 
-def _outcome(write: Write, error: ErrorCode) -> InitOutcome | ErrorCode:
+def _outcome(write: Write, error: ErrorCode) -> ProducerOutcome | ErrorCode:
     assert write.outcome is not None
     if error is ErrorCode.NONE:
         return write.outcome
-    return InitOutcome(error) if isinstance(write.outcome, InitOutcome) else error
+    return ProducerOutcome(error) if isinstance(write.outcome, ProducerOutcome) else error
 
 
 def _not_written(transaction: Transaction, write: Write, out: list[Action]) -> None:
@@ -251,7 +342,8 @@ def _resume_decision(transaction: Transaction, now_ms: int, out: list[Action]) -
     transaction.has_failed_fence = False
     if transaction.pending_markers:
         committed = transaction.state is TransactionState.PREPARE_COMMIT
-        out.append(SendMarkers(transaction.producer, committed, transaction.pending_markers))
+        markers = SendMarkers(transaction.producer, committed, transaction.pending_markers, transaction.client_version)
+        out.append(markers)
     else:
         _complete_if_all_written(transaction, now_ms, out)
 
@@ -269,7 +361,15 @@ def _complete_if_all_written(transaction: Transaction, now_ms: int, out: list[Ac
         return
     is_commit = transaction.state is TransactionState.PREPARE_COMMIT
     done = TransactionState.COMPLETE_COMMIT if is_commit else TransactionState.COMPLETE_ABORT
-    _persist(transaction, Write(transaction.snapshot(done, now_ms)), out)
+    complete = transaction.snapshot(done, now_ms)
+    producer = _producer_after(complete)
+    complete = replace(
+        complete,
+        producer=producer,
+        next_producer_id=NO_PRODUCER_ID,
+        replaced_producer_id=_replaced_id(transaction, producer),
+    )
+    _persist(transaction, Write(complete), out)
 
 
 def _unload(transaction: Transaction, out: list[Action]) -> None:
@@ -282,4 +382,4 @@ def _unload(transaction: Transaction, out: list[Action]) -> None:
 
 
 def _refuse_init(event: InitProducer, error: ErrorCode, out: list[Action]) -> None:
-    out.append(Respond(event.token, InitOutcome(error)))
+    out.append(Respond(event.token, ProducerOutcome(error)))

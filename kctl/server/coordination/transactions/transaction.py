@@ -30,8 +30,14 @@ a transaction and the abort that fences it; then the producer gets another produ
 KIP-360: a producer that has to restart sends its epoch.  If that is the current one it gets the next.  If it is the
 previous one, the response to an earlier request was lost, and it gets the current one.  Any other producer is fenced.
 
-Stored: producer id, epoch, timeout, state, partitions, timestamps.  Not stored: the previous epoch, so a KIP-360 retry
-that reaches another coordinator is fenced.
+KIP-890 (transaction.version 2): each end raises the epoch, too.  The Prepare record has the raised epoch, the markers
+carry it, so that partitions refuse late writes of the ended transaction, and the response gives it to the producer.  A
+repeated end is recognised by its epoch, which is one below.  If the raised epoch is 32767, the producer gets another id
+with epoch 0 when the markers are written.  The end of a transaction without partitions is an abort that only raises the
+epoch: partitions may be on their way.  Which of both ways a transaction ends is decided by the requests of its client.
+
+Stored: producer id, epoch, timeout, state, partitions, timestamps, and for KIP-890 the client's version, the next and
+the previous producer id.  Not stored: the previous epoch, so a KIP-360 retry to another coordinator is fenced.
 
 Invariants (checked by the property tests): a Prepare is followed by the Complete of the same decision; epochs of a
 producer id never decrease; every token is completed exactly once; a fenced producer changes nothing.
@@ -47,6 +53,7 @@ from dataclasses import dataclass
 from kctl.model import ProducerIdAndEpoch, TopicPartition
 from kctl.server.coordination.transactions.events import (
     NO_PRODUCER,
+    NO_PRODUCER_ID,
     NO_TIMESTAMP,
     PREVIOUS_STATES,
     Outcome,
@@ -70,7 +77,7 @@ class Write:
     outcome: Outcome | None = None
     """The result of that request when the record is written."""
     previous: ProducerIdAndEpoch = NO_PRODUCER
-    """The producer's previous id and epoch, if it sent them."""
+    """The producer's previous id and epoch, if it knows them: it sent them, or they were raised at an end."""
     is_fence: bool = False
     """The epoch was incremented for it already."""
 
@@ -79,11 +86,14 @@ class Transaction:
     """One transactional id.  Attributes are read-only for other modules; `step` changes them."""
 
     __slots__ = (
+        "client_version",
         "has_failed_fence",
         "last_update_ms",
+        "next_producer_id",
         "partitions",
         "previous",
         "producer",
+        "replaced_producer_id",
         "start_ms",
         "state",
         "timeout_ms",
@@ -95,7 +105,7 @@ class Transaction:
         self.transactional_id = transactional_id
         self.producer = NO_PRODUCER
         self.previous = NO_PRODUCER
-        """The producer's id and epoch before its last InitProducerId, if it sent them."""
+        """The producer's id and epoch before its last InitProducerId, if it sent them, or before its last end."""
         self.timeout_ms = 0
         self.state = TransactionState.EMPTY
         self.partitions: dict[TopicPartition, None] = {}
@@ -104,6 +114,9 @@ class Transaction:
         self.last_update_ms = NO_TIMESTAMP
         self.write: Write | None = None
         self.has_failed_fence = False
+        self.client_version = 0
+        self.next_producer_id = NO_PRODUCER_ID
+        self.replaced_producer_id = NO_PRODUCER_ID
 
     @property
     def is_new(self) -> bool:
@@ -144,6 +157,8 @@ class Transaction:
             partitions=tuple(self.partitions),
             last_update_ms=now_ms,
             start_ms=self.start_ms,
+            client_version=self.client_version,
+            next_producer_id=self.next_producer_id,
         )
 
     def become(self, snapshot: TransactionSnapshot) -> None:
@@ -173,3 +188,6 @@ class Transaction:
         self.partitions = dict.fromkeys(snapshot.partitions)
         self.start_ms = snapshot.start_ms
         self.last_update_ms = snapshot.last_update_ms
+        self.client_version = snapshot.client_version
+        self.next_producer_id = snapshot.next_producer_id
+        self.replaced_producer_id = snapshot.replaced_producer_id

@@ -23,6 +23,7 @@ _TRANSACTION = _COORDINATOR | {
     E.INVALID_TXN_STATE,
     E.PRODUCER_FENCED,
     E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    E.TRANSACTION_ABORTABLE,
 }
 _LEADER = frozenset({E.UNKNOWN_TOPIC_OR_PARTITION, E.NOT_LEADER_OR_FOLLOWER, E.LEADER_NOT_AVAILABLE})
 _LEADER_EPOCH = _LEADER | {
@@ -71,6 +72,8 @@ OF_FETCH_SESSIONS = frozenset({E.FETCH_SESSION_ID_NOT_FOUND, E.INVALID_FETCH_SES
 _BY_API: dict[str, frozenset[E]] = {
     "produce": _LEADER
     | {
+        E.CONCURRENT_TRANSACTIONS,
+        E.TRANSACTION_ABORTABLE,
         E.CLUSTER_AUTHORIZATION_FAILED,
         E.CORRUPT_MESSAGE,
         E.DUPLICATE_SEQUENCE_NUMBER,
@@ -153,6 +156,9 @@ _BY_API: dict[str, frozenset[E]] = {
     "end_txn": _TRANSACTION,
     "txn_offset_commit": _MEMBER
     | {
+        E.CONCURRENT_TRANSACTIONS,
+        E.INVALID_TXN_STATE,
+        E.TRANSACTION_ABORTABLE,
         E.INVALID_COMMIT_OFFSET_SIZE,
         E.INVALID_PRODUCER_EPOCH,
         E.OFFSET_METADATA_TOO_LARGE,
@@ -186,11 +192,11 @@ _BY_API: dict[str, frozenset[E]] = {
     | {E.UNKNOWN_TOPIC_OR_PARTITION},
     "describe_client_quotas": _CLUSTER,
     "describe_user_scram_credentials": _CLUSTER | {E.RESOURCE_NOT_FOUND},
-    "update_features": _CLUSTER | {E.FEATURE_UPDATE_FAILED},
+    "update_features": _CLUSTER | {E.FEATURE_UPDATE_FAILED, E.INVALID_UPDATE_VERSION},
     "describe_cluster": frozenset({E.CLUSTER_AUTHORIZATION_FAILED}),
     "describe_producers": _LEADER | {E.TOPIC_AUTHORIZATION_FAILED},
     "describe_transactions": _COORDINATOR | {E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, E.TRANSACTIONAL_ID_NOT_FOUND},
-    "list_transactions": _COORDINATOR,
+    "list_transactions": _COORDINATOR | {E.INVALID_REGULAR_EXPRESSION},
     "consumer_group_heartbeat": _GROUP
     | {
         E.FENCED_INSTANCE_ID,

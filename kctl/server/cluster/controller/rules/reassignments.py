@@ -112,6 +112,24 @@ def reason_to_refuse(
     return None if problem is None else ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
 
 
+def changed_replication_factor(
+    state: ControllerState, topic_partition: TopicPartition, requested: Sequence[int] | None
+) -> ApiError | None:
+    """Return the error if the number of replicas, after a reassignment in progress, would be another one (KIP-860)."""
+    topic, partition = topic_partition
+    assignment = state.topics.get(topic)
+    if assignment is None or requested is None:
+        return None
+    removing = assignment.removing_replicas.get(partition, ())
+    present = len({*assignment.replicas.get(partition, ())} - {*removing})
+    if present == len(requested):
+        return None
+    return ApiError(
+        ErrorCode.INVALID_REPLICATION_FACTOR,
+        f"The replication factor is changed from {present} to {len(requested)}",
+    )
+
+
 def _problem(state: ControllerState, replicas: Sequence[int], requested: Sequence[int]) -> str | None:
     listed = ", ".join(map(str, requested))
     if not requested:
