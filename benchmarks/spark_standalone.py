@@ -51,7 +51,7 @@ def measure(
     admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(TIMEOUT_S)
     fill(bootstrap, topic, VALUE_BYTES[size], given.megabytes * 1_000_000 // VALUE_BYTES[size])
     target = folder / "exported"
-    command = [sys.executable, "-m", "kctl", "spark", "export", topic, "--to", str(target), "--quiet"]
+    command = [sys.executable, "-m", "kctl", "export", "--engine", "spark", topic, "--to", str(target), "--quiet"]
     command += ["--bootstrap-server", bootstrap, "--conf", f"spark.pyspark.python={sys.executable}"]
     daemons = [cluster.leader.pid, *(worker.pid for worker in cluster.workers)]
     local, alone = [], []

@@ -294,6 +294,7 @@ def test_a_crash_at_any_step_of_the_merge_in_a_folder_loses_no_version(tmp_path:
     beginning = Beginning(folder, begin)
     for step in itertools.count(1, 2):
         topic = beginning.restored()
+        assert isinstance(topic, LateTopic)
         files = crashing(DiskFiles(folder), step)
         request = CompactRequest(target_bytes=1 << 20)
         has_ended = False
