@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from kctl.admin.copy.comparing import Side
 from kctl.admin.copy.groups import metadata_for
 from kctl.admin.copy.stretches import Pair
-from kctl.admin.groups.groups import list_groups
+from kctl.admin.groups.groups import list_groups, look_up_groups
 from kctl.admin.groups.offsets import commit_offsets
 from kctl.admin.topics.offsets import OffsetRange, offset_ranges
 from kctl.client.consuming.committed_offsets import CommittedOffset
@@ -67,16 +68,18 @@ async def groups_of(client: ClusterClient, selects: Callable[[str], bool]) -> li
     groups, failed = await list_groups(client)
     if failed:
         raise ApiError(failed[0].error, f"the groups of broker {failed[0].name}: {failed[0].message}")
-    return sorted(
-        (
-            group
-            for group in groups
-            if group.type.lower() in _CARRIED_TYPES
-            and not group.group_id.startswith(OWN_PREFIX)
-            and selects(group.group_id)
-        ),
-        key=lambda group: group.group_id,
-    )
+    chosen = [
+        group
+        for group in groups
+        if group.type.lower() in _CARRIED_TYPES
+        and not group.group_id.startswith(OWN_PREFIX)
+        and selects(group.group_id)
+    ]
+    without_state = [group.group_id for group in chosen if not group.state]  # from brokers before Kafka 2.6
+    if without_state:
+        states = {group.outcome.name: group.state for group in await look_up_groups(client, without_state)}
+        chosen = [replace(group, state=group.state or states.get(group.group_id, "Dead")) for group in chosen]
+    return sorted(chosen, key=lambda group: group.group_id)
 
 
 def with_members(groups: Iterable[ListedGroup]) -> list[str]:
