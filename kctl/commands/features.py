@@ -68,8 +68,8 @@ def describe(ctx: typer.Context, *, bootstrap_controller: BootstrapController = 
     """Describe the features of the cluster: the levels that all brokers support and the finalized one.
 
     One row per feature.  A finalized level of 0 means that the feature is disabled.  EPOCH increases with each change
-    of a finalized level.  DIFFERS: not all brokers support the same levels.  A cluster whose metadata is in ZooKeeper
-    has no features.
+    of a finalized level.  DIFFERS: not all brokers support the same levels.  A cluster of Apache Kafka whose metadata
+    is in ZooKeeper has no features.
     """
     run: Invocation = ctx.obj
     run.at_controllers(bootstrap_controller)

@@ -36,7 +36,7 @@ from kctl.records.control import ControlType, EndTransactionMarker, build_end_tr
 from kctl.records.header import Record
 from kctl.security.acls import CLUSTER_NAME, Operation, ResourceType
 from kctl.security.authorization import Granted
-from kctl.server.handlers.fetch import FetchHandler
+from kctl.server.handlers.fetch import FIRST_VERSION_WITH_IDS, FetchHandler
 from kctl.server.handlers.produce import ProduceHandler
 from kctl.server.network.connections.channel import ThrottledReply
 from kctl.server.network.dispatch import Dispatcher, PlainHandler
@@ -59,7 +59,7 @@ from tests.property.fetch_frames import framed as framed_fetch
 from tests.property.fetch_frames import unusual_fetches, usual_fetch, usual_request
 from tests.property.produce_frames import changed, damaged, framed, unusual_frames
 from tests.property.session_clients import SessionClient
-from tests.property.topic_ids import names_by_id
+from tests.property.topic_ids import id_of, names_by_id
 from tests.unit.handlers.disk import Disk
 
 TOPICS: dict[str, dict[str, str]] = {
@@ -584,3 +584,52 @@ def test_long_sessions_have_the_same_answers(tmp_path: Path) -> None:
         simulate(partial(main, is_plain=is_plain), seed=1)
     assert answers[True] == answers[False]
     assert len(set(map(len, answers[True]))) > 2
+
+
+@pytest.mark.parametrize("version", [12, 13, 16, 18])
+def test_a_fetch_that_waits_while_the_leader_moves_has_the_same_answer(tmp_path: Path, version: int) -> None:
+    """The response names the topic as the request does, by its name or by its id."""
+    answers: dict[bool, object] = {}
+
+    async def main(loop: SimLoop, *, is_plain: bool) -> None:
+        folder = tmp_path / str(is_plain)
+        folder.mkdir()
+        disk = Disk(loop, folder, live=(0, 1))
+        partition = disk.lead("orders", 0)
+        sessions, throttles = FetchSessionCache(10), ReplicationThrottles(0, disk.configs)
+        metadata = MetadataCache()
+        metadata.names_by_id |= names_by_id(TOPICS)
+        fetch = _fetch_handler(disk, sessions, throttles, metadata)
+        dispatcher = Dispatcher(ClientQuotas(disk.configs.current, disk.clock, address_of), loop.time)
+        dispatcher.topic_names = metadata.names_by_id
+        dispatcher.register("fetch", fetch.handle)
+        outcome = Outcome()
+        if is_plain:
+            plain = PlainFetchHandler(
+                disk.replicas,
+                disk.replicas._fetch_purgatory,
+                sessions,
+                fetch,
+                quota=throttles.leader,
+                clock=disk.clock,
+                fetch_max_bytes=FETCH_MAX_BYTES,
+                metadata=metadata,
+            )
+            dispatcher.register_plain("fetch", read_plain_fetch, _counted("fetch", plain.handle, outcome))
+        position = FetchPartition(partition=0, current_leader_epoch=-1, fetch_offset=0, partition_max_bytes=1_000)
+        topics = [FetchTopic(topic="orders", partitions=[position])]
+        request = FetchRequest(replica_id=-1, max_wait_ms=WAIT_MS, min_bytes=1, max_bytes=1_000, topics=topics)
+        frame = memoryview(bytearray(framed_fetch(request, version)))
+        waiting = dispatcher.handle(frame, Peer("/127.0.0.1", "PLAINTEXT", "User:a"))
+        assert isinstance(waiting, asyncio.Future)
+        disk.lead("orders", 0, leader=1, replicas=(0, 1))
+        disk.replicas.partition_moved(partition.topic_partition)
+        answers[is_plain] = _bytes_of(await waiting)
+        assert outcome.plain_counts["fetch"] == is_plain
+        disk.close()
+
+    for is_plain in (False, True):
+        simulate(partial(main, is_plain=is_plain), seed=1)
+    assert answers[True] == answers[False]
+    identity = id_of("orders").bytes if version >= FIRST_VERSION_WITH_IDS else b"orders"
+    assert identity in answers[True]  # type: ignore[operator]

@@ -199,7 +199,8 @@ def versions(snapshot: Snapshot) -> Findings:
         if (
             feature.name != KRAFT_VERSION
             and feature.supported_max is not None
-            and feature.finalized < feature.supported_max
+            # Level 0 is a feature that is not used, which is not behind: a new cluster of kctl has some of them.
+            and 0 < feature.finalized < feature.supported_max
         ):
             yield Finding(
                 severity=Severity.NOTE,

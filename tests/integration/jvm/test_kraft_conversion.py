@@ -134,7 +134,7 @@ def test_4_serves_several_log_directories_of_each_version_which_continues_afterw
 
 
 @pytest.mark.matrix
-@pytest.mark.parametrize("version", OLD)
+@pytest.mark.parametrize("version", [*OLD, *BEFORE_TOPIC_IDS])
 def test_4_serves_three_nodes(version: str, tmp_path: Path) -> None:
     """Three brokers with three replicas of everything; all become controllers too."""
     replicated = {

@@ -13,10 +13,11 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import Any, Protocol
+from uuid import UUID
 
 from kctl.limits import READ_PER_SLICE_MAX
 from kctl.model import TopicPartition
-from kctl.protocol.apis.fetch import FetchRequest
+from kctl.protocol.apis.fetch import FetchRequest, FetchTopic
 from kctl.records.compiled.fetch_frame import PlainFetch, PlainPosition, ReadPartition, write_fetch_response
 from kctl.security.acls import CLUSTER_NAME, Operation, ResourceType
 from kctl.server.network.dispatch import PlainReply, waiting_reply
@@ -34,6 +35,7 @@ from kctl.server.replication.fetching.plain_reading import (
     FIRST_VERSION_WITH_IDS,
     PlainReading,
     read_records,
+    requested_ids,
     with_records,
 )
 from kctl.server.replication.partition import ANY_EPOCH
@@ -376,7 +378,7 @@ def _fetch_positions(positions: list[PlainPosition]) -> list[FetchPosition]:
 
 
 def _decoded(request: PlainFetch) -> FetchRequest:
-    """Return the request without its topics, for what was applied to a session or has waited."""
+    """Return the request without its partitions, for what was applied to a session or has waited."""
     _, _, _, replica_id, session_id, epoch, is_committed, max_wait_ms, min_bytes, max_bytes, _, _ = request
     return FetchRequest(
         replica_id=replica_id,
@@ -386,7 +388,10 @@ def _decoded(request: PlainFetch) -> FetchRequest:
         isolation_level=int(is_committed),
         session_id=session_id,
         session_epoch=epoch,
-        topics=[],
+        topics=[
+            FetchTopic(topic=name, topic_id=UUID(bytes=topic_id), partitions=[])
+            for name, topic_id in requested_ids(request).items()
+        ],
     )
 
 

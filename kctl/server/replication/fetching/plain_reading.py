@@ -24,6 +24,17 @@ from kctl.storage.log.lookup import RecordsSlice
 FIRST_VERSION_WITH_IDS = 13
 
 
+def requested_ids(request: PlainFetch) -> dict[str, bytes]:
+    """Return the ids of the topics that the request names, by their names; none before version 13."""
+    ids: dict[str, bytes] = {}
+    if request[0] >= FIRST_VERSION_WITH_IDS:
+        at = 0
+        for topic_id, count in request[10]:
+            ids[request[11][at][0]] = topic_id
+            at += count
+    return ids
+
+
 class PlainReading:
     """One reading of the partitions of a request; `max_bytes` is the limit of the response."""
 
@@ -123,12 +134,7 @@ class PlainReading:
             return {}
         if session is not None:
             return {topic: session.topic_ids[topic].bytes for topic in topics}
-        ids: dict[str, bytes] = {}
-        at = 0
-        for topic_id, count in request[10]:
-            ids[request[11][at][0]] = topic_id
-            at += count
-        return ids
+        return requested_ids(request)
 
     def reply(self, session: FetchSession | None) -> PlainReply:
         """Return the reply; in a session with what has changed, and its complete positions rest."""
