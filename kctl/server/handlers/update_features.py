@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from kctl.errors import ApiError, BadVersionError, ErrorCode, KctlError
+from kctl.errors import ApiError, BadVersionError, ErrorCode, KctlError, shortened
 from kctl.protocol.apis.update_features import (
     FeatureUpdateKey,
     UpdatableFeatureResult,
@@ -97,7 +97,7 @@ class UpdateFeaturesHandler:
                 UpdatableFeatureResult(
                     feature=name,
                     error_code=ErrorCode.INVALID_REQUEST if name in problems else ErrorCode.NONE,
-                    error_message=problems.get(name, None if is_as_2_8 else _NO_PROBLEM),
+                    error_message=shortened(problems.get(name, None if is_as_2_8 else _NO_PROBLEM)),
                 )
                 async for name in sliced(updates, size_of=size_of_id)
             ],
@@ -187,7 +187,7 @@ def _size_of(update: FeatureUpdateKey) -> int:
 
 
 def _refused(code: ErrorCode, message: str) -> UpdateFeaturesResponse:
-    return UpdateFeaturesResponse(error_code=code, error_message=message, results=[])
+    return UpdateFeaturesResponse(error_code=code, error_message=shortened(message), results=[])
 
 
 def _unsupported_level(who: str, name: str, level: int, supported: Levels) -> str | None:
