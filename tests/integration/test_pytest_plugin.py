@@ -263,9 +263,16 @@ kafka_broker_security = scram
 """
 
 
+@pytest.mark.matrix
+def test_brokers_have_listeners_and_security(tmp_path: Path) -> None:
+    (tmp_path / "pytest.ini").write_text(PROPERTIES)
+    finished = run_pytest(tmp_path, ROUND_TRIP + LISTENERS, "--kafka-broker-property", "num.partitions=4")
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+
+
 def test_brokers_of_a_session_and_of_one_test(tmp_path: Path) -> None:
     (tmp_path / "pytest.ini").write_text(PROPERTIES)
-    tests = ROUND_TRIP + SESSION + LISTENERS + CLUSTER
+    tests = ROUND_TRIP + SESSION + CLUSTER
     finished = run_pytest(tmp_path, tests, "-rA", "--kafka-broker-property", "num.partitions=4")
     output = finished.stdout + finished.stderr
     defined = set(re.findall(r"^def (test_\w+)", tests, re.MULTILINE))

@@ -16,7 +16,11 @@ VERSIONS = {
     "kafka-3": (apache_kafka.LAST_WITH_ZOOKEEPER, TOOLS, f"{TOOLS}.GetOffsetShell"),
     "kafka-4": (apache_kafka.TOOLS_FOR_NEWEST, TOOLS, f"{TOOLS}.GetOffsetShell"),
 }
-BROKERS_AND_VERSIONS = [("kctl", compat) for compat in VERSIONS] + [(apache_kafka.LAST_WITH_ZOOKEEPER, "kafka-3")]
+BROKERS_AND_VERSIONS = [
+    ("kctl", "kafka-2.8"),
+    (apache_kafka.LAST_WITH_ZOOKEEPER, "kafka-3"),
+    *(pytest.param("kctl", compat, marks=pytest.mark.matrix) for compat in ("kafka-3", "kafka-4")),
+]
 LATER_MS = "4102444800000"
 """A time after the last record."""
 COUNT = 30

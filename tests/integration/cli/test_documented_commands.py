@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
@@ -39,10 +40,12 @@ class Example(NamedTuple):
     """Lines that install kctl, which tests/integration/test_installation.py does."""
 
 
-EXAMPLES = (
+USUAL = (
     Example("README.md", ("broker serving on 127.0.0.1:9092", "first order"), ("pip install .",)),
     Example("docs/index.md", ("3 apples", "2 plums", "billing", '"topic":"orders"', "stopped the broker")),
     Example("docs/tutorials/test-with-it.md", ("2 passed",)),
+)
+MORE = (
     Example("docs/tutorials/administer-a-cluster.md", ("billing", "would be", "changed", "stopped")),
     Example("docs/tutorials/topics-to-tables.md", ("[('DE', 1000)]", "('FR', 500)", "equal")),
     Example("docs/tutorials/secure-it.md", ("User:alice", "allowed", "1 record to orders")),
@@ -79,10 +82,11 @@ def run(example: Example, folder: Path) -> str:
     return f"{example.page}: status {ran.returncode}, {missing} not shown\n{ran.stdout[-2000:]}"
 
 
-def test_commands_of_all_pages_work_as_printed(tmp_path: Path) -> None:
-    with ThreadPoolExecutor(len(EXAMPLES)) as pool:
-        folders = [tmp_path / str(number) for number in range(len(EXAMPLES))]
-        problems = [problem for problem in pool.map(run, EXAMPLES, folders) if problem]
+@pytest.mark.parametrize("examples", [USUAL, pytest.param(MORE, marks=pytest.mark.matrix)], ids=["usual", "more"])
+def test_commands_of_pages_work_as_printed(examples: Sequence[Example], tmp_path: Path) -> None:
+    with ThreadPoolExecutor(len(examples)) as pool:
+        folders = [tmp_path / str(number) for number in range(len(examples))]
+        problems = [problem for problem in pool.map(run, examples, folders) if problem]
     assert not problems, "\n".join(problems)
 
 

@@ -135,7 +135,8 @@ def test_of_exporters_to_s3_at_once_none_writes_a_record_twice(kctl_bootstrap: s
 
 
 @pytest.mark.parametrize("engine", ["local"], indirect=True)
-@pytest.mark.parametrize("kind", ["delta", pytest.param("iceberg", marks=pytest.mark.matrix)])
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+@pytest.mark.matrix
 def test_tables_in_s3_are_exact_after_kills_and_with_two_exporters_at_once(
     kctl_bootstrap: str,
     make_topic: MakeTopic,

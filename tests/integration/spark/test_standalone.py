@@ -29,7 +29,7 @@ from tests.peers.probe import free_port, wait_until
 from tests.peers.sasl_broker import sasl_broker
 from tests.peers.spark_cluster import SparkCluster, spark_cluster
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(1000)]
+pytestmark = [pytest.mark.spark, pytest.mark.matrix, pytest.mark.timeout(1000)]
 
 USER, SECRET = "exporter", "planted;secret=7401"
 PARTITIONS, RECORDS = 4, 24_000
@@ -116,7 +116,6 @@ def export_with_short_timeouts(config: Path, target: Path, cluster: SparkCluster
     ]
 
 
-@pytest.mark.matrix
 def test_a_cluster_without_room_for_an_executor_is_reported_before_the_plan_is_written(
     client_properties: Path, cluster: SparkCluster, tmp_path: Path
 ) -> None:
@@ -191,7 +190,6 @@ def test_a_killed_worker_loses_no_record_and_no_secret_is_shown(
     assert [name for name, text in texts.items() if SECRET.encode() in text or PASSWORD.encode() in text] == []
 
 
-@pytest.mark.matrix
 def test_a_job_whose_master_and_executors_are_lost_ends_and_is_completed_by_the_next_run(
     client_properties: Path, cluster: SparkCluster, tmp_path: Path
 ) -> None:

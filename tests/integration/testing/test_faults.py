@@ -93,9 +93,12 @@ def api_name(api: str) -> str:
 
 
 def retriable_errors(api: str) -> list[ErrorCode]:
-    return sorted(error for error in possible_errors(api_name(api)) if error.retriable)
+    errors = {error for error in possible_errors(api_name(api)) if error.retriable}
+    return sorted(errors - ONLY_OF_NEWER_VERSIONS.get(api, set()))
 
 
+ONLY_OF_NEWER_VERSIONS = {api: {ErrorCode.CONCURRENT_TRANSACTIONS} for api in ("Produce", "TxnOffsetCommit")}
+"""Errors of versions that no client here sends without transaction.version 2: brokers add the partitions (KIP-890)."""
 CALLS: dict[str, Callable[[Application, str], object]] = {
     "Produce": lambda application, topic: application.send(topic, b"1"),
     "Fetch": lambda application, topic: application.read(topic, 1),
