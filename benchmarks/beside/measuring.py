@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from benchmarks.beside.sides import Side
 from tests.peers.probe import wait_until
@@ -80,8 +81,18 @@ def topic(
 
 
 def _is_led(admin: AdminClient, name: str) -> bool:
+    """Return whether all partitions have leaders that know it: with KRaft, metadata names them a moment earlier."""
     partitions = admin.list_topics(name, timeout=TIMEOUT_S).topics[name].partitions
-    return bool(partitions) and all(partition.leader >= 0 for partition in partitions.values())
+    if not partitions or any(partition.leader < 0 for partition in partitions.values()):
+        return False
+    latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+    ends = admin.list_offsets({TopicPartition(name, number): latest for number in partitions})
+    try:
+        for end in ends.values():
+            end.result(TIMEOUT_S)
+    except KafkaException:
+        return False
+    return True
 
 
 class Work(NamedTuple):
