@@ -7,6 +7,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from kctl.config.subjects.groups import MIGRATION_POLICIES
 from kctl.errors import ApiError, ErrorCode
 from kctl.limits import Subject, bound
 from kctl.server.coordination.consumer_groups.assignors import RANGE, UNIFORM
@@ -49,6 +50,8 @@ _TEXT_MAX = bound(
     on_excess="INVALID_REQUEST",
 )
 
+DISABLED, UPGRADE, DOWNGRADE, BIDIRECTIONAL = MIGRATION_POLICIES
+"""Values of `group.consumer.migration.policy`."""
 Allowed: TypeAlias = Callable[[Iterable[str]], AbstractSet[str]]
 """Returns those of the topics that the client of a request may not describe."""
 
@@ -64,6 +67,19 @@ class ConsumerGroupSettings:
     """The first one is the default."""
     assignment_interval_ms: int = 1_000
     regex_refresh_interval_ms: int = 600_000
+    migration_policy: str = BIDIRECTIONAL
+    classic_max_size: int = 2**31 - 1
+    """group.max.size"""
+
+    @property
+    def may_upgrade(self) -> bool:
+        """True if a classic group with members becomes one of the consumer protocol."""
+        return self.migration_policy in {UPGRADE, BIDIRECTIONAL}
+
+    @property
+    def may_downgrade(self) -> bool:
+        """True if a group becomes classic when its last member of the consumer protocol is gone."""
+        return self.migration_policy in {DOWNGRADE, BIDIRECTIONAL}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
