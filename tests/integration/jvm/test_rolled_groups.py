@@ -125,7 +125,7 @@ class Readers:
         self._bootstrap = bootstrap
         self._assignor = assignor
         self._consumers: list[confluent_kafka.Consumer] = []
-        self.read: Counter[tuple[int, int]] = Counter()
+        self.read: Counter[tuple[int | None, int | None]] = Counter()
 
     def join(self, *, is_classic: bool) -> None:
         settings: dict[str, Any] = {"group.protocol": "consumer"}

@@ -27,6 +27,7 @@ from kctl.server.coordination.consumer_groups.balancing import assign_uniformly
 from kctl.server.coordination.consumer_groups.group import ConsumerGroup
 from kctl.server.coordination.consumer_groups.reconciliation import Goal, reconcile
 from kctl.server.coordination.consumer_groups.requests import (
+    CONVERTED_MEMBERS_MAX,
     MEMBERS_MAX,
     ConsumerGroupSettings,
     HeartbeatOutcome,
@@ -440,7 +441,7 @@ def _leave(
 def _fence(group: ConsumerGroup, environment: ConsumerEnvironment, decision: ConsumerDecision) -> None:
     left, settings = len(group.members) - len(decision.fenced), environment.settings
     is_classic = left > 0 and group.is_classic_without(decision.fenced)
-    if is_classic and settings.may_downgrade and left <= settings.classic_max_size:
+    if is_classic and settings.may_downgrade and left <= min(settings.classic_max_size, CONVERTED_MEMBERS_MAX):
         decision.becomes_classic = BecomesClassic(group.epoch.epoch, is_rebalanced=True)
         return
     for member_id in decision.fenced:

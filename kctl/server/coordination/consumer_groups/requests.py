@@ -50,6 +50,22 @@ _TEXT_MAX = bound(
     on_excess="INVALID_REQUEST",
 )
 
+CONVERTED_MEMBERS_MAX = bound(
+    Subject.COORDINATION,
+    "members of a group that is converted between the classic and the consumer protocol",
+    200,
+    "members",
+    on_excess="GROUP_ID_NOT_FOUND for the member of the consumer protocol; a consumer group stays one",
+)
+"""The conversion and its records take 17 ms."""
+CONVERTED_BYTES_MAX = bound(
+    Subject.COORDINATION,
+    "protocols with metadata of the members of a group that is converted to the consumer protocol, and 1,000 bytes for "
+    "each member",
+    1 << 20,
+    "bytes",
+    on_excess="GROUP_ID_NOT_FOUND for the member of the consumer protocol",
+)
 DISABLED, UPGRADE, DOWNGRADE, BIDIRECTIONAL = MIGRATION_POLICIES
 """Values of `group.consumer.migration.policy`."""
 Allowed: TypeAlias = Callable[[Iterable[str]], AbstractSet[str]]

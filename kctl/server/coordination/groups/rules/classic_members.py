@@ -28,6 +28,7 @@ from kctl.server.coordination.consumer_groups.heartbeat import (
     take_place,
 )
 from kctl.server.coordination.consumer_groups.requests import (
+    CONVERTED_MEMBERS_MAX,
     DISABLED,
     OWNED_PARTITIONS_MAX,
     SUBSCRIBED_TOPICS_MAX,
@@ -240,7 +241,8 @@ def _may_replace_last(consumer: ConsumerGroup, holder: str, environment: Consume
     """Return whether the group becomes classic when this static member does."""
     settings = environment.settings
     is_last = not consumer.is_classic(holder) and consumer.is_classic_without((holder,))
-    return is_last and settings.may_downgrade and len(consumer.members) <= settings.classic_max_size
+    most = min(settings.classic_max_size, CONVERTED_MEMBERS_MAX)
+    return is_last and settings.may_downgrade and len(consumer.members) <= most
 
 
 def _subscription(event: JoinRequest) -> ConsumerProtocolSubscription:

@@ -28,7 +28,7 @@ from kctl.protocol.consumer_protocol import (
     encode_assignment,
 )
 from kctl.server.coordination.consumer_groups.group import ConsumerGroup
-from kctl.server.coordination.consumer_groups.requests import MEMBERS_MAX
+from kctl.server.coordination.consumer_groups.requests import CONVERTED_BYTES_MAX, CONVERTED_MEMBERS_MAX
 from kctl.server.coordination.consumer_groups.state import (
     ClassicMember,
     MemberAssignment,
@@ -79,8 +79,10 @@ def check_upgrade(group: Group) -> None:
         why = "online upgrade is disabled"
     elif not group.is_consumer_group:
         why = "the group does not use the consumer embedded protocol"
-    elif len(group.members) > min(settings.max_size, MEMBERS_MAX):
+    elif len(group.members) > min(settings.max_size, CONVERTED_MEMBERS_MAX):
         why = "the group size exceeds the consumer group maximum size"
+    elif group.metadata_bytes > CONVERTED_BYTES_MAX:
+        why = f"the metadata of its members has more than {CONVERTED_BYTES_MAX} bytes"
     if why is not None:
         raise _not_upgraded(group, why)
 
