@@ -86,6 +86,11 @@ class Topics:
         else:
             self.counts[topic] = min(self.counts[topic] + 1, 8)
 
+    def set_count(self, topic: str, count: int) -> None:
+        """Gives a topic so many partitions, and creates it before if there is none."""
+        self._ids.setdefault(topic, UUID(int=100 + self.topics_version))
+        self.counts[topic] = count
+
     def topic_id(self, topic: str) -> UUID:
         return self._ids.get(topic, ZERO_UUID)
 

@@ -242,6 +242,7 @@ class MemberRow(NamedTuple):
     assignment: Annotated[str | None, Column(wraps=True), "For example `orders(0,1) payments(3)`."]
     member_epoch: Annotated[int | None, Column(is_rare=True)]
     target_assignment: Annotated[str | None, Column(wraps=True, is_rare=True)]
+    member_type: Annotated[str | None, Column(is_rare=True), "The protocol, if members of the group use several."]
     error: ErrorName = None
     message: ErrorText = None
 
@@ -375,6 +376,7 @@ def member_rows(item: GroupItem) -> Sequence[MemberRow | GroupFailureRow]:
     """Return a row for each member, or one for a group that could not be described."""
     if item.error:
         return [_failure_row(item)]
+    is_mixed = len({member.member_type for member in item.members}) > 1
     return [
         MemberRow(
             group=item.group,
@@ -386,6 +388,7 @@ def member_rows(item: GroupItem) -> Sequence[MemberRow | GroupFailureRow]:
             assignment=_assignment_cell(member.assignment),
             member_epoch=member.member_epoch,
             target_assignment=_assignment_cell(member.target_assignment or ()),
+            member_type=member.member_type if is_mixed else None,
         )
         for member in item.members
     ]

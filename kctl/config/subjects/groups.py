@@ -18,6 +18,7 @@ _NEWER_PROTOCOLS = {CONSUMER_PROTOCOL, SHARE_PROTOCOL, STREAMS_PROTOCOL}
 CONFIGURED_PROTOCOLS = {SHARE_PROTOCOL, STREAMS_PROTOCOL}
 """The protocols whose groups have properties of their own."""
 _ASSIGNORS = ("uniform", "range")
+MIGRATION_POLICIES = ("disabled", "upgrade", "downgrade", "bidirectional")
 
 
 @dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
@@ -112,9 +113,11 @@ class GroupProperties:
     group_consumer_migration_policy: str = prop(
         "group.consumer.migration.policy",
         STRING,
-        one_of("disabled"),
-        default="disabled",
-        doc="Groups are converted to the other protocol only while they have no members.",
+        one_of(*MIGRATION_POLICIES),
+        default="bidirectional",
+        doc="Whether groups with members are converted: `upgrade` to the consumer protocol when its first member "
+        "joins, `downgrade` to the classic one when its last member leaves, `bidirectional` both. With `disabled` "
+        "members of the other protocol are refused. Groups without members are always converted.",
     )
     offset_metadata_max_bytes: int = prop(
         "offset.metadata.max.bytes",

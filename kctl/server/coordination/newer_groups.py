@@ -182,14 +182,14 @@ class Changes:
 
     def __init__(self, group: NewerGroup) -> None:
         self.made: list[Change] = []
-        self._group = group
+        self.group = group
         self._undo: list[Callable[[], None]] = []
 
     def put(self, record_type: IntEnum, name: str, value: object | None) -> None:
         """Set or delete a value of the group."""
         change = Change(Key(record_type, name), value)
         self.made.append(change)
-        self._undo.append(self._group.apply(change))
+        self._undo.append(self.group.apply(change))
 
     def take_back(self) -> None:
         """Restore the group as it was."""
@@ -221,6 +221,16 @@ class RevocationTimer:
     timeout_ms: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class BecomesClassic:
+    """Only members of the classic protocol are left, so that the group becomes one of this protocol."""
+
+    epoch: int
+    """Its generation."""
+    is_rebalanced: bool
+    """False if a static member has been replaced by one that takes its assignment."""
+
+
 @dataclass(slots=True)
 class Decision:
     """What follows from an event, besides its changes."""
@@ -233,6 +243,8 @@ class Decision:
     fenced: tuple[str, ...] = ()
     """Members that are removed, with their timers."""
     revocation: RevocationTimer | None = None
+    becomes_classic: BecomesClassic | None = None
+    """For consumer groups; members in `fenced` are not part of the classic group."""
 
 
 S = TypeVar("S")

@@ -30,8 +30,8 @@ from kctl.server.loop.slices import sliced
 from kctl.server.requests.context import RequestContext
 from kctl.server.requests.outcomes import NOT_REQUESTED, authorized_operations
 
-CONSUMER_MEMBER = 1
-"""member_type of members of the consumer protocol."""
+CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
+"""Values of member_type."""
 _OBJECTS_PER_GROUP = 10
 _BYTES_PER_PARTITION = 4
 _BYTES_PER_MEMBER = 200
@@ -100,7 +100,7 @@ class ConsumerGroupDescribeHandler:
             # What it has to revoke is still its own.
             assignment=self._assignment(_merged(assignment.assigned, assignment.revoking).items()),
             target_assignment=self._assignment(group.target_of(member_id).items()),
-            member_type=CONSUMER_MEMBER,
+            member_type=CONSUMER_MEMBER if member.classic is None else CLASSIC_MEMBER,
         )
 
     def _assignment(self, partitions: Iterable[tuple[UUID, Iterable[int]]]) -> Assignment:

@@ -1,11 +1,10 @@
 """ShareFetch (key 78, versions 1-2): acquires records for a member of a share group, and takes acknowledgements.
 
 Served with `share` in group.coordinator.rebalance.protocols.  Acknowledgements come first, and are stored before the
-response.  Then records are acquired; if there are none, the response waits for max_wait_ms.  Each partition is read
-from its first available offset on, and the response has the batches with acquired records.
-
-Not implemented: min_bytes, since a response is sent as soon as a record is acquired, and batch_size, since consecutive
-records with one delivery count are one range.
+response.  Then records are acquired, unless there are fewer than min_bytes; the response waits for them for
+max_wait_ms.  Each partition is read from its first available offset on, and the response has the batches with acquired
+records.  Consecutive records with one delivery count are one range, which is cut where a batch begins after batch_size
+records; Kafka returns records that are delivered again in the ranges of their first delivery.
 
 Version notes: 2 the acquire mode (KIP-1206), and renewals (KIP-1222), with which nothing is fetched.
 """
@@ -131,16 +130,37 @@ class ShareFetchHandler:
     ) -> None:
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + min(max(request.max_wait_ms, 0), _WAIT_MS_MAX) / 1000
+        min_bytes = min(request.min_bytes, reading.bytes_left)
         while True:
-            await self._read_once(request, context, session, reading)
             left_ms = int((deadline_s - loop.time()) * 1000)
-            if reading.is_done or not waits or left_ms <= 0:
-                return
+            is_last = not waits or left_ms <= 0
             names = [self._service.name(partition) for partition in session.partitions]
             keys = [tp for tp in names if tp is not None]
             wait = _Wait(self._manager, request.group_id or "")
-            self._purgatory.complete_or_watch(wait, keys, left_ms)
+            if min_bytes > 1 and not is_last:
+                # Before the sizes are added up in slices, so that no change is missed.
+                self._purgatory.watch(wait, keys, left_ms)
+            if is_last or min_bytes <= 1 or await self._has_bytes(request, names, min_bytes):
+                await self._read_once(request, context, session, reading)
+            if reading.is_done or is_last:
+                wait.on_timeout()
+                return
+            if min_bytes <= 1:
+                self._purgatory.complete_or_watch(wait, keys, max(int((deadline_s - loop.time()) * 1000), 0))
             await wait.future
+
+    async def _has_bytes(
+        self, request: ShareFetchRequest, names: Collection[TopicPartition | None], min_bytes: int
+    ) -> bool:
+        """Return whether the partitions have so many bytes that can be acquired, or there is an error."""
+        size = 0
+        slices = Slices(_READ_PER_SLICE)
+        async for name in slices.of(names):
+            if name is not None:
+                size += self._manager.available_bytes(request.group_id or "", name, min_bytes)
+            if name is None or size >= min_bytes:
+                return True
+        return False
 
     async def _read_once(
         self, request: ShareFetchRequest, context: RequestContext, session: ShareSession, reading: _Reading
@@ -170,6 +190,7 @@ class ShareFetchHandler:
             records_max=reading.records_left,
             bytes_max=min(reading.bytes_left, READ_BYTES_MAX),
             is_exact=request.share_acquire_mode == RECORD_LIMIT,
+            batch_size=request.batch_size,
         )
         if not acquisition.ranges:
             return

@@ -24,7 +24,7 @@ from kctl.records.header import CorruptBatch
 from kctl.server.replication.partition import Partition
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.share_partitions.acknowledging import Acknowledgement, acknowledge
-from kctl.server.share_partitions.partition import AcquiredRange, LogBatch, ShareLimits, SharePartition
+from kctl.server.share_partitions.partition import AcquiredRange, LogBatch, ShareLimits, SharePartition, cut_ranges
 from kctl.server.share_partitions.values import (
     NO_OFFSET,
     ShareKey,
@@ -186,9 +186,16 @@ class ShareManager:
         return offset is not None and offset < _upper_bound(hosted.led, settings)
 
     def acquire(
-        self, hosted: HostedSharePartition, member_id: str, *, records_max: int, bytes_max: int, is_exact: bool
+        self,
+        hosted: HostedSharePartition,
+        member_id: str,
+        *,
+        records_max: int,
+        bytes_max: int,
+        is_exact: bool,
+        batch_size: int = 0,
     ) -> Acquisition:
-        """Read the log and acquire what is available.  Raises ApiError."""
+        """Read the log and acquire what is available, in ranges of at least `batch_size` offsets.  Raises ApiError."""
         partition, led = hosted.partition, hosted.led
         assert partition is not None
         settings = self.settings(hosted.key.group_id)
@@ -216,7 +223,26 @@ class ShareManager:
         self._schedule(hosted)
         if not ranges:
             return NOTHING_ACQUIRED
-        return Acquisition(_part_with(data, batches, ranges[0].first, ranges[-1].last), ranges)
+        part = _part_with(data, batches, ranges[0].first, ranges[-1].last)
+        if batch_size > 0:
+            ranges = cut_ranges(ranges, [batch.first for batch, _ in batches], batch_size)
+        return Acquisition(part, ranges)
+
+    def available_bytes(self, group_id: str, topic_partition: TopicPartition, most: int) -> int:
+        """Return the size of the batches from the first offset on that a fetch could acquire, up to `most`.
+
+        It is `most` if a fetch would get an error, or records of several segments, as Kafka takes it.
+        """
+        hosted = self.find(group_id, topic_partition)
+        if hosted is None or hosted.partition is None:
+            return most
+        settings = self.settings(group_id)
+        offset, end = hosted.partition.next_offset(settings.limits), _upper_bound(hosted.led, settings)
+        if offset is None or offset >= end:
+            return 0
+        if offset < hosted.led.log.segments[-1].base_offset:
+            return most
+        return min(most, hosted.led.log.read(offset, most, max_offset=end, min_one_batch=True).size)
 
     async def acknowledge(
         self, hosted: HostedSharePartition, member_id: str, requested: Sequence[Acknowledgement]

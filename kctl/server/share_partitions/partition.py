@@ -24,7 +24,7 @@ Owner: event loop.  Pure.  Kafka: SharePartition.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -390,6 +390,24 @@ def _release(span: Span, state: DeliveryState) -> None:
     span.state, span.member_id, span.deadline_ms = state, None, 0
     # What is being written is another state.
     span.is_changed, span.is_writing = True, False
+
+
+def cut_ranges(ranges: Iterable[AcquiredRange], starts: Sequence[int], size: int) -> list[AcquiredRange]:
+    """Cut ranges of more than `size` offsets where batches of the log begin, so that each part has at least `size`.
+
+    `starts` are the first offsets of the batches, in order.  The last part may be shorter.  A member acknowledges and
+    stores parts of about that size.  Kafka: SharePartition.createBatches.
+    """
+    parts: list[AcquiredRange] = []
+    for first, last, delivery_count in ranges:
+        begin = first
+        if last - first >= size:
+            for start in starts[bisect_right(starts, first) : bisect_right(starts, last)]:
+                if start - begin >= size:
+                    parts.append(AcquiredRange(begin, start - 1, delivery_count))
+                    begin = start
+        parts.append(AcquiredRange(begin, last, delivery_count))
+    return parts
 
 
 def _joined(ranges: Iterable[AcquiredRange]) -> list[AcquiredRange]:

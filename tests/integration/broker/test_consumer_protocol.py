@@ -63,7 +63,7 @@ async def write(broker: KctlBroker, topic: str, count: int, partitions: int) -> 
 
 
 def test_members_of_three_clients_lose_no_record_when_some_are_killed(broker: KctlBroker, tmp_path: Path) -> None:
-    clients = ("kctl", "confluent", "kctl")
+    clients = ("kctl", "confluent", "kctl-classic")
     has_java = apache_kafka.why_not() is None
     mixed_groups.play("consumer", 1, tmp_path, kills=2, has_java=has_java, bootstrap=broker.bootstrap, clients=clients)
 

@@ -59,7 +59,7 @@ def test_no_partition_is_lost_or_owned_twice_while_members_join_leave_and_are_ki
             for assignor, names in members.items():
                 _wait_for_a_whole_assignment(steady_host, the_victim, assignor, {*names, "static", the_victim.name})
             for assignor in ASSIGNORS:
-                _check(_of(assignor, steady_host, the_victim), ends)
+                check_members(_of(assignor, steady_host, the_victim), ends)
 
 
 class Victim:
@@ -111,7 +111,7 @@ def _of(assignor: str, steady: Host, killed: Victim) -> list[Event]:
     return sorted(event for event in steady.events() + killed.events() if event.group == assignor)
 
 
-def _committed(events: list[Event]) -> dict[int, int]:
+def committed_offsets(events: list[Event]) -> dict[int, int]:
     """The highest offset by partition; the last report of a killed member may be missing."""
     found: dict[int, int] = {}
     for event in events:
@@ -123,7 +123,7 @@ def _committed(events: list[Event]) -> dict[int, int]:
 
 def _wait_until_all_is_read(steady: Host, killed: Victim, assignor: str, ends: list[int]) -> None:
     def holds() -> bool:
-        return _committed(_of(assignor, steady, killed)) == dict(enumerate(ends))
+        return committed_offsets(_of(assignor, steady, killed)) == dict(enumerate(ends))
 
     wait_until(holds, what=f"all records in {assignor}", timeout_s=TIMEOUT_S, interval_s=0.2)
 
@@ -141,7 +141,7 @@ def _wait_for_a_whole_assignment(steady: Host, killed: Victim, assignor: str, me
     wait_until(holds, what=f"an assignment of {assignor}", timeout_s=TIMEOUT_S, interval_s=0.2)
 
 
-def _check(events: list[Event], ends: list[int]) -> None:
+def check_members(events: list[Event], ends: list[int]) -> None:
     owners: dict[tuple[int, int], set[str]] = defaultdict(set)
     read: dict[int, set[int]] = defaultdict(set)
     committed: dict[int, int] = defaultdict(int)

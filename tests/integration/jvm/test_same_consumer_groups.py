@@ -65,9 +65,9 @@ PROPERTIES = {
     "group.consumer.assignment.interval.ms": "0",
     "offsets.topic.num.partitions": "1",
     "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.migration.policy": "disabled",
 }
 APACHE = {
-    "group.consumer.migration.policy": "disabled",
     "group.consumer.max.session.timeout.ms": "60000",
 }
 

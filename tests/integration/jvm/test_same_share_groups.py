@@ -243,9 +243,9 @@ def delete_offsets(group: str, *topics: str) -> Build:
     )
 
 
-def configure(name: str, value: str) -> Build:
+def configure(name: str, value: str, group: str = "g") -> Build:
     configs = [AlterableConfig(name=name, config_operation=0, value=value)]
-    resource = AlterConfigsResource(resource_type=GROUP, resource_name="g", configs=configs)
+    resource = AlterConfigsResource(resource_type=GROUP, resource_name=group, configs=configs)
     return lambda _: IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
 
 
@@ -269,6 +269,7 @@ def join_classic(group: str) -> Build:
 
 STEPS = (
     Step("begin with the first record", configure("share.auto.offset.reset", "earliest"), 1),
+    Step("another group begins with the first record", configure("share.auto.offset.reset", "earliest", "b"), 1),
     Step("an unknown property", configure("share.none", "1"), 1),
     Step("an invalid property", configure("share.auto.offset.reset", "first"), 1),
     Step("an invalid duration", configure("share.isolation.level", "none"), 1),
@@ -504,9 +505,38 @@ async def play(bootstrap: str) -> tuple[World, dict[str, Any]]:
         metadata = await connection.send(MetadataRequest(topics=named), MetadataResponse, version=10)
         world = World({topic.name or "": topic.topic_id for topic in metadata.topics})
         await until_coordinated(connection)
-        return world, {step.name: await answer(connection, step, world) for step in (*STEPS, *state_steps())}
+        answers = {step.name: await answer(connection, step, world) for step in (*STEPS, *state_steps())}
+        return world, answers | await fetch_in_parts(connection, world, bootstrap)
     finally:
         await connection.close()
+
+
+SIZED = (
+    Step("its member", beat("b1", 0, group_id="b")),
+    Step("its partitions", beat("b1", CURRENT, group_id="b", subscribed_topic_names=["t"]), until=has_partitions),
+    Step("ranges of three", fetch("b1", 0, None, (1,), group_id="b", max_records=7, batch_size=3)),
+    Step("a range for each batch", fetch("b1", 1, None, (), group_id="b", max_records=2, batch_size=1)),
+    Step("too few bytes until the time is up", fetch("b1", 2, None, (), group_id="b", min_bytes=900, max_wait_ms=50)),
+    Step("no bytes are enough", fetch("b1", 3, None, (), group_id="b", min_bytes=0, max_wait_ms=50)),
+)
+ENOUGH = Step("enough bytes", fetch("b1", 4, None, (), group_id="b", min_bytes=900, max_wait_ms=20_000))
+
+
+async def fetch_in_parts(connection: AsyncioConnection, world: World, bootstrap: str) -> dict[str, Any]:
+    """The answers of fetches with a batch size and with a minimum of bytes, which are written while the last waits."""
+    async with AsyncProducer(ProducerConfig(bootstrap_servers=bootstrap)) as producer:
+        for number in range(10):
+            await producer.send("t", b"%d" % number, partition=1)
+            await producer.flush()
+        answers = {step.name: await answer(connection, step, world) for step in SIZED}
+        await producer.send("t", b"too small", partition=1)
+        await producer.flush()
+        waiting = asyncio.create_task(answer(connection, ENOUGH, world))
+        await producer.send("t", b"still too small", partition=1)
+        await producer.flush()
+        await producer.send("t", bytes(1_000), partition=1)
+        answers[ENOUGH.name] = await waiting
+    return answers
 
 
 async def until_coordinated(connection: AsyncioConnection) -> None:
@@ -590,11 +620,23 @@ def test_answers_are_those_of_apache_kafka(played: Played) -> None:
     _, apache_world, apache = played["apache"]
     _, our_world, ours = played["ours"]
     wrong = []
-    for step in (*STEPS, *state_steps()):
+    for step in (*STEPS, *state_steps(), *SIZED, ENOUGH):
         expected, given = plain(apache[step.name], apache_world), plain(ours[step.name], our_world)
         if (expected != given) != bool(step.difference):
             wrong.append(f"{step.name} ({step.difference}):\n  apache {expected}\n  ours   {given}")
     assert not wrong, "\n" + "\n".join(wrong)
+
+
+def test_ranges_have_the_size_of_batches_and_a_fetch_waits_for_its_bytes(played: Played) -> None:
+    for _, _, answers in played.values():
+        ranges = {}
+        for name in ("ranges of three", "a range for each batch", ENOUGH.name):
+            (topic,) = answers[name].responses
+            (partition,) = topic.partitions
+            ranges[name] = [(part.first_offset, part.last_offset) for part in partition.acquired_records]
+        assert ranges["ranges of three"] == [(0, 2), (3, 5), (6, 6)]
+        assert ranges["a range for each batch"] == [(7, 7), (8, 8)]
+        assert ranges[ENOUGH.name][-1][1] == 12, "it has waited for the last record"
 
 
 def test_fetched_records_begin_and_end_with_acquired_ones(played: Played) -> None:

@@ -83,8 +83,8 @@ def test_describe_shows_lag_and_members(kctl: Kctl, cluster: FakeCluster) -> Non
 def test_describe_members_and_state(kctl: Kctl, cluster: FakeCluster) -> None:
     billing(cluster)
     assert kctl("groups describe billing --show members").rows == [
-        ["billing", "m-1", "-", "10.0.0.1", "app", "1", "orders(0)", "-", "-", "-", "-"],
-        ["billing", "m-2", "-", "10.0.0.1", "app", "1", "orders(1)", "-", "-", "-", "-"],
+        ["billing", "m-1", "-", "10.0.0.1", "app", "1", "orders(0)", "-", "-", "-", "-", "-"],
+        ["billing", "m-2", "-", "10.0.0.1", "app", "1", "orders(1)", "-", "-", "-", "-", "-"],
     ]
     (state,) = kctl("groups describe billing --show state").rows
     front = ["billing", "Stable", "consumer", "range", f"127.0.0.1:{cluster.ports[1]}", "2", "10"]
@@ -119,7 +119,7 @@ def test_assignment_of_another_kind_of_client_is_not_shown(kctl: Kctl, cluster: 
     odd.member_assignment = b"\xff\xff\xff"
     cluster.groups["odd"] = FakeGroup({}, [odd])
     (row,) = kctl("groups describe odd --show members").rows
-    assert row == ["odd", "m", "-", "10.0.0.1", "app", "0", "-", "-", "-", "-", "-"]
+    assert row == ["odd", "m", "-", "10.0.0.1", "app", "0", "-", "-", "-", "-", "-", "-"]
 
 
 def test_delete_requires_confirmation_and_shows_the_outcome_of_each_group(kctl: Kctl, cluster: FakeCluster) -> None:

@@ -90,6 +90,12 @@ def test_describe_shows_current_and_target_assignments(kctl: Kctl, cluster: Fake
     ]
 
 
+def test_protocols_of_members_are_shown_where_they_differ(kctl: Kctl, billing: FakeGroup) -> None:
+    assert [row[9] for row in kctl("groups members billing").rows] == ["-", "-"]
+    billing.members[0].member_type = 0
+    assert [row[9] for row in kctl("groups members billing").rows] == ["consumer", "classic"]
+
+
 @pytest.mark.usefixtures("billing")
 def test_json_contains_epochs_and_subscriptions(kctl: Kctl, cluster: FakeCluster) -> None:
     (item,) = kctl("groups describe billing --format json").document

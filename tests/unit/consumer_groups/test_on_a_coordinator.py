@@ -224,7 +224,7 @@ def test_group_without_members_becomes_one_of_the_other_protocol_and_keeps_its_o
         assert await reloaded.overview() == [("g", "Stable", "classic")]
         await reloaded.coordinator.stop()
 
-    play(story)
+    play(story, migration_policy="disabled")
 
 
 async def reload(cluster: Cluster) -> Cluster:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from uuid import UUID
 
@@ -24,7 +24,7 @@ from kctl.server.coordination.share_state.state import (
     decide,
 )
 from kctl.server.share_partitions.acknowledging import acknowledge, acknowledgements
-from kctl.server.share_partitions.partition import LogBatch, ShareLimits, SharePartition
+from kctl.server.share_partitions.partition import AcquiredRange, LogBatch, ShareLimits, SharePartition, cut_ranges
 from kctl.server.share_partitions.sessions import (
     SESSION_PARTITIONS_MAX,
     MemberKey,
@@ -189,3 +189,20 @@ def test_changes_are_merged_as_offset_by_offset() -> None:
                 best[offset] = max(best.get(offset, (0, DeliveryState.AVAILABLE)), (batch.delivery_count, batch.state))
         singles = [StateBatch(offset, offset, state, count) for offset, (count, state) in sorted(best.items())]
         assert merge_batches(old, new, start) == merge_neighbours(singles)
+
+
+@pytest.mark.parametrize(
+    ("starts", "size", "parts"),
+    [
+        (range(10), 3, [(0, 2), (3, 5), (6, 8), (9, 9)]),
+        ((0, 4, 5, 9), 3, [(0, 3), (4, 8), (9, 9)]),
+        ((0,), 3, [(0, 9)]),
+        (range(10), 10, [(0, 9)]),
+        ((), 1, [(0, 9)]),
+        ((0, 10, 20), 1, [(0, 9)]),
+    ],
+    ids=["each", "between", "one batch", "fits", "none", "others"],
+)
+def test_ranges_are_cut_where_batches_begin(starts: Sequence[int], size: int, parts: list[tuple[int, int]]) -> None:
+    cut = cut_ranges([AcquiredRange(0, 9, 2), AcquiredRange(30, 30, 1)], starts, size)
+    assert cut == [*(AcquiredRange(first, last, 2) for first, last in parts), AcquiredRange(30, 30, 1)]

@@ -17,7 +17,7 @@ Owner: event loop.  Pure.  Kafka: ConsumerGroup, ModernGroup.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import ClassVar, cast
 from uuid import UUID
 
@@ -68,6 +68,10 @@ class ConsumerGroup:
         """The number of members that subscribe to each topic by name."""
         self.regex_counts: Counter[str] = Counter()
         """The number of members with each regular expression."""
+        self.classic_count = 0
+        """The number of members of the classic protocol."""
+        self.classic_protocols: Counter[str] = Counter()
+        """The number of these members that support each protocol."""
         self.memory_bytes = 0
         """About the memory for the members and their subscriptions."""
         self._assignors: Counter[str] = Counter()
@@ -115,6 +119,28 @@ class ConsumerGroup:
     def has_left_for_some_time(self, member_id: str) -> bool:
         """Return whether the static member has left and is expected to return."""
         return self.assignment(member_id).epoch == STATIC_LEAVE_EPOCH
+
+    def is_classic(self, member_id: str) -> bool:
+        """Return whether the member uses the classic protocol."""
+        member = self.members.get(member_id)
+        return member is not None and member.classic is not None
+
+    def supports_classic(self, protocols: Iterable[str]) -> bool:
+        """Return whether all members of the classic protocol support one of these."""
+        return any(self.classic_protocols[name] == self.classic_count for name in protocols)
+
+    def is_classic_without(self, member_ids: Collection[str]) -> bool:
+        """Return whether all other members use the classic protocol."""
+        return self.classic_count - sum(map(self.is_classic, member_ids)) == len(self.members) - len(member_ids)
+
+    def has_to_wait(self, member_id: str) -> bool:
+        """Return whether others still own a partition of the member's target assignment."""
+        assigned = self.assignment(member_id).assigned
+        return any(
+            number not in assigned.get(topic_id, {}) and self.owner(topic_id, number) is not None
+            for topic_id, numbers in self.target_of(member_id).items()
+            for number in numbers
+        )
 
     def owner(self, topic_id: UUID, partition: int) -> str | None:
         """Return the member that uses the partition or still has to revoke it; None if nobody does."""
@@ -240,6 +266,11 @@ class ConsumerGroup:
         if member.server_assignor is not None:
             counted.append((self._assignors, member.server_assignor))
         size = len(member.client_id) + len(member.client_host) + sum(len(topic) for topic in member.topic_names)
+        if member.classic is not None:
+            self.classic_count += by
+            protocols = member.classic.protocols
+            counted += [(self.classic_protocols, name) for name in dict.fromkeys(name for name, _ in protocols)]
+            size += sum(len(name) + len(metadata) for name, metadata in protocols)
         self.memory_bytes += by * (_BYTES_PER_MEMBER + size)
         for counter, name in counted:
             counter[name] += by

@@ -27,6 +27,7 @@ from kctl.server.coordination.consumer_groups.balancing import assign_uniformly
 from kctl.server.coordination.consumer_groups.group import ConsumerGroup
 from kctl.server.coordination.consumer_groups.reconciliation import Goal, reconcile
 from kctl.server.coordination.consumer_groups.requests import (
+    CONVERTED_MEMBERS_MAX,
     MEMBERS_MAX,
     ConsumerGroupSettings,
     HeartbeatOutcome,
@@ -43,6 +44,7 @@ from kctl.server.coordination.consumer_groups.state import (
 from kctl.server.coordination.consumer_groups.topics import existing_ids
 from kctl.server.coordination.newer_groups import (
     STATIC_LEAVE_EPOCH,
+    BecomesClassic,
     Changes,
     Decision,
     Environment,
@@ -108,7 +110,7 @@ def hear(group: ConsumerGroup, request: HeartbeatRequest, environment: ConsumerE
 
 
 def fence(group: ConsumerGroup, member_ids: Iterable[str], environment: ConsumerEnvironment) -> ConsumerDecision:
-    """Remove members; the group's epoch increases."""
+    """Remove members; the group's epoch increases, or the group becomes classic."""
     decision = ConsumerDecision(Changes(group), fenced=tuple(member_ids))
     _fence(group, environment, decision)
     return decision
@@ -138,26 +140,17 @@ def _go_on(
     group: ConsumerGroup, request: HeartbeatRequest, environment: ConsumerEnvironment, decision: ConsumerDecision
 ) -> None:
     member_id = request.member_id or request.fresh_member_id
-    _check_size(group, member_id, environment.settings)
+    check_size(group, member_id, environment.settings)
     if request.instance_id is None:
         _check_dynamic(group, member_id, request, environment.group_id)
+    elif request.is_joining:
+        take_place(group, member_id, request.instance_id, decision.changes, is_classic=False)
     else:
-        _enter_static(group, member_id, request.instance_id, request, decision.changes)
-    before = group.members.get(member_id)
-    old = before if before is not None else MemberMetadata()
-    updated = _updated(old, request)
-    if updated != before:
-        decision.changes.put(RecordType.MEMBER, member_id, updated)
-    names_changed = updated.topic_names != old.topic_names
-    regex_changed, is_known = _change_regex(group, old, updated, decision)
-    decision.needs_resolution = _needs_resolution(group, environment)
-    # The topics of a new expression are not known yet; when they are, the epoch increases.
-    has_topics_changed = names_changed or (regex_changed and is_known)
-    if has_topics_changed or group.checked_version != environment.topics.topics_version:
-        _update_epoch(group, environment, decision, is_changed=has_topics_changed)
-    _update_target(group, environment, decision, is_refused=has_topics_changed or before is None)
+        check_holder(group.static_members.get(request.instance_id), member_id, request.instance_id)
+        _check_epoch(group.assignment(member_id), request)
+    updated = _updated(group.members.get(member_id, MemberMetadata()), request)
     assigned_before = group.assignment(member_id).assigned
-    _reconcile(group, member_id, request, environment, decision, has_changed=names_changed or regex_changed)
+    advance(group, member_id, updated, request.owned, environment, decision)
     assignment = group.assignment(member_id)
     decision.member_id = member_id
     has_changed = request.has_everything or assignment.assigned != assigned_before
@@ -169,11 +162,56 @@ def _go_on(
     )
 
 
+def advance(
+    group: ConsumerGroup,
+    member_id: str,
+    updated: MemberMetadata,
+    owned: Partitions | None,
+    environment: ConsumerEnvironment,
+    decision: ConsumerDecision,
+    *,
+    keeps_target: bool = False,
+) -> None:
+    """Store what a member has said about itself, and do the three steps.  Raises ApiError.
+
+    With `keeps_target` no target assignment is computed, and the member is led to the last one if that is valid.
+    """
+    before = group.members.get(member_id)
+    old = before if before is not None else MemberMetadata()
+    if updated != before:
+        decision.changes.put(RecordType.MEMBER, member_id, updated)
+    names_changed = updated.topic_names != old.topic_names
+    regex_changed, is_known = _change_regex(group, old, updated, decision)
+    decision.needs_resolution = _needs_resolution(group, environment)
+    # The topics of a new expression are not known yet; when they are, the epoch increases.
+    has_topics_changed = names_changed or (regex_changed and is_known)
+    if has_topics_changed or group.checked_version != environment.topics.topics_version:
+        _update_epoch(group, environment, decision, is_changed=has_topics_changed)
+    if not keeps_target:
+        _update_target(group, environment, decision, is_refused=has_topics_changed or before is None)
+    elif group.target.epoch < group.epoch.epoch:
+        return
+    _reconcile(group, member_id, owned, environment, decision, has_changed=names_changed or regex_changed)
+
+
+def assign_without_heartbeats(group: ConsumerGroup, environment: ConsumerEnvironment) -> ConsumerDecision:
+    """Do the first two steps for a group none of whose members sends heartbeats of the consumer protocol.
+
+    Kafka 4.3 leaves such a group as it is until a member joins.
+    """
+    decision = ConsumerDecision(Changes(group))
+    if group.checked_version != environment.topics.topics_version:
+        _update_epoch(group, environment, decision, is_changed=False)
+    _update_target(group, environment, decision, is_refused=False)
+    return decision
+
+
 def _plain(partitions: PartitionEpochs) -> Partitions:
     return {topic_id: frozenset(numbers) for topic_id, numbers in partitions.items()}
 
 
-def _check_size(group: ConsumerGroup, member_id: str, settings: ConsumerGroupSettings) -> None:
+def check_size(group: ConsumerGroup, member_id: str, settings: ConsumerGroupSettings) -> None:
+    """Raise ApiError(GROUP_MAX_SIZE_REACHED) for a new member of a full group."""
     most = min(settings.max_size, MEMBERS_MAX)
     if len(group.members) >= most and member_id not in group.members:
         raise full_group("consumer", most)
@@ -201,18 +239,15 @@ def _is_subset(owned: Partitions | None, assigned: PartitionEpochs) -> bool:
     return all(numbers <= assigned.get(topic_id, {}).keys() for topic_id, numbers in owned.items())
 
 
-def _enter_static(
-    group: ConsumerGroup, member_id: str, instance_id: str, request: HeartbeatRequest, changes: Changes
-) -> None:
-    """Check a static member; one that joins takes the place of the one that has left for some time."""
+def take_place(group: ConsumerGroup, member_id: str, instance_id: str, changes: Changes, *, is_classic: bool) -> None:
+    """Let a static member that joins take the place of another process.  Raises ApiError(UNRELEASED_INSTANCE_ID).
+
+    One of the consumer protocol has to have left for some time, unless the other process uses the classic protocol.
+    """
     holder = group.static_members.get(instance_id)
-    if not request.is_joining:
-        _check_holder(holder, member_id, instance_id)
-        _check_epoch(group.assignment(member_id), request)
-        return
     if holder is None:
         return
-    if not group.has_left_for_some_time(holder):
+    if not (is_classic or group.is_classic(holder) or group.has_left_for_some_time(holder)):
         raise ApiError(
             ErrorCode.UNRELEASED_INSTANCE_ID,
             f"Static member {member_id} with instance id {instance_id} cannot join the group because the instance id "
@@ -225,7 +260,8 @@ def _enter_static(
     changes.put(RecordType.MEMBER_ASSIGNMENT, member_id, replace(assignment, epoch=0, previous_epoch=0))
 
 
-def _check_holder(holder: str | None, member_id: str, instance_id: str) -> None:
+def check_holder(holder: str | None, member_id: str, instance_id: str) -> None:
+    """Raise ApiError unless the member holds the instance id: UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID."""
     if holder is None:
         raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
     if holder != member_id:
@@ -353,7 +389,7 @@ def _update_target(
 def _reconcile(
     group: ConsumerGroup,
     member_id: str,
-    request: HeartbeatRequest,
+    owned: Partitions | None,
     environment: ConsumerEnvironment,
     decision: ConsumerDecision,
     *,
@@ -368,12 +404,14 @@ def _reconcile(
         subscribed_ids=frozenset(existing_ids(group.subscribed_names(member), environment.topics).values()),
         has_subscription_changed=has_changed,
         is_free=lambda topic_id, number: group.owner(topic_id, number) is None,
-        owned=request.owned,
+        owned=owned,
     )
     new = reconcile(current, goal)
     if new == current:
         return
     decision.changes.put(RecordType.MEMBER_ASSIGNMENT, member_id, new)
+    if member.classic is not None:
+        return  # It has to join again and to sync in time instead.
     if new.state is MemberState.UNREVOKED:
         decision.revocation = RevocationTimer(member_id, new.epoch, member.rebalance_timeout_ms)
     else:
@@ -388,7 +426,7 @@ def _leave(
 ) -> None:
     member_id = request.member_id
     if request.instance_id is not None:
-        _check_holder(group.static_members.get(request.instance_id), member_id, request.instance_id)
+        check_holder(group.static_members.get(request.instance_id), member_id, request.instance_id)
     elif member_id not in group.members:
         raise unknown_member(member_id, environment.group_id)
     if request.member_epoch == STATIC_LEAVE_EPOCH:
@@ -401,6 +439,11 @@ def _leave(
 
 
 def _fence(group: ConsumerGroup, environment: ConsumerEnvironment, decision: ConsumerDecision) -> None:
+    left, settings = len(group.members) - len(decision.fenced), environment.settings
+    is_classic = left > 0 and group.is_classic_without(decision.fenced)
+    if is_classic and settings.may_downgrade and left <= min(settings.classic_max_size, CONVERTED_MEMBERS_MAX):
+        decision.becomes_classic = BecomesClassic(group.epoch.epoch, is_rebalanced=True)
+        return
     for member_id in decision.fenced:
         _remove(decision.changes, member_id)
     for regex in [regex for regex in group.regexes if regex not in group.regex_counts]:

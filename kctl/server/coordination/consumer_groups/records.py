@@ -12,6 +12,8 @@ from typing import Any, cast
 from uuid import UUID
 
 from kctl.records.internal.newer_group_records import (
+    ClassicMemberMetadata,
+    ClassicProtocol,
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMemberMetadataValue,
     ConsumerGroupMetadataValue,
@@ -22,6 +24,7 @@ from kctl.records.internal.newer_group_records import (
     TargetPartitions,
 )
 from kctl.server.coordination.consumer_groups.state import (
+    ClassicMember,
     LegacyTopics,
     MemberAssignment,
     MemberMetadata,
@@ -51,7 +54,7 @@ def message_of(value: Value) -> object:
                 subscribed_topic_regex=value.topic_regex,
                 rebalance_timeout_ms=value.rebalance_timeout_ms,
                 server_assignor=value.server_assignor,
-                classic_member_metadata=None,
+                classic_member_metadata=None if value.classic is None else _classic_message(value.classic),
             )
         case MemberAssignment():
             return ConsumerGroupCurrentMemberAssignmentValue(
@@ -72,6 +75,11 @@ def message_of(value: Value) -> object:
                     for topic_id, numbers in sorted(value.items())
                 ]
             )
+
+
+def _classic_message(member: ClassicMember) -> ClassicMemberMetadata:
+    protocols = [ClassicProtocol(name=name, metadata=metadata) for name, metadata in member.protocols]
+    return ClassicMemberMetadata(session_timeout_ms=member.session_timeout_ms, supported_protocols=protocols)
 
 
 def _current(partitions: PartitionEpochs) -> list[CurrentPartitions]:
@@ -110,6 +118,7 @@ def value_in(record_type: RecordType, message: Any) -> Value:
 
 
 def _member(message: ConsumerGroupMemberMetadataValue) -> MemberMetadata:
+    classic = message.classic_member_metadata
     return MemberMetadata(
         instance_id=message.instance_id,
         rack_id=message.rack_id,
@@ -119,7 +128,13 @@ def _member(message: ConsumerGroupMemberMetadataValue) -> MemberMetadata:
         topic_regex=message.subscribed_topic_regex,
         rebalance_timeout_ms=message.rebalance_timeout_ms,
         server_assignor=message.server_assignor,
+        classic=None if classic is None else _classic_member(classic),
     )
+
+
+def _classic_member(message: ClassicMemberMetadata) -> ClassicMember:
+    protocols = tuple((protocol.name, bytes(protocol.metadata)) for protocol in message.supported_protocols)
+    return ClassicMember(message.session_timeout_ms, protocols)
 
 
 def _target(topics: Sequence[TargetPartitions]) -> Partitions:

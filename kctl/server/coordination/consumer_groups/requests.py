@@ -7,6 +7,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from kctl.config.subjects.groups import MIGRATION_POLICIES
 from kctl.errors import ApiError, ErrorCode
 from kctl.limits import Subject, bound
 from kctl.server.coordination.consumer_groups.assignors import RANGE, UNIFORM
@@ -49,6 +50,24 @@ _TEXT_MAX = bound(
     on_excess="INVALID_REQUEST",
 )
 
+CONVERTED_MEMBERS_MAX = bound(
+    Subject.COORDINATION,
+    "members of a group that is converted between the classic and the consumer protocol",
+    200,
+    "members",
+    on_excess="GROUP_ID_NOT_FOUND for the member of the consumer protocol; a consumer group stays one",
+)
+"""The conversion and its records take 17 ms."""
+CONVERTED_BYTES_MAX = bound(
+    Subject.COORDINATION,
+    "protocols with metadata of the members of a group that is converted to the consumer protocol, and 1,000 bytes for "
+    "each member",
+    1 << 20,
+    "bytes",
+    on_excess="GROUP_ID_NOT_FOUND for the member of the consumer protocol",
+)
+DISABLED, UPGRADE, DOWNGRADE, BIDIRECTIONAL = MIGRATION_POLICIES
+"""Values of `group.consumer.migration.policy`."""
 Allowed: TypeAlias = Callable[[Iterable[str]], AbstractSet[str]]
 """Returns those of the topics that the client of a request may not describe."""
 
@@ -64,6 +83,19 @@ class ConsumerGroupSettings:
     """The first one is the default."""
     assignment_interval_ms: int = 1_000
     regex_refresh_interval_ms: int = 600_000
+    migration_policy: str = BIDIRECTIONAL
+    classic_max_size: int = 2**31 - 1
+    """group.max.size"""
+
+    @property
+    def may_upgrade(self) -> bool:
+        """True if a classic group with members becomes one of the consumer protocol."""
+        return self.migration_policy in {UPGRADE, BIDIRECTIONAL}
+
+    @property
+    def may_downgrade(self) -> bool:
+        """True if a group becomes classic when its last member of the consumer protocol is gone."""
+        return self.migration_policy in {DOWNGRADE, BIDIRECTIONAL}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,6 +46,15 @@ class ConsumerGroupState(StrEnum):
     DEAD = "Dead"
 
 
+@dataclass(frozen=True, slots=True)
+class ClassicMember:
+    """What a member of the classic protocol has said, which is in a group of the consumer protocol."""
+
+    session_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+    """Name and metadata, in order of preference."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberMetadata:
     """What a member has said about itself."""
@@ -59,6 +68,8 @@ class MemberMetadata:
     """Empty for none; older brokers have stored None."""
     rebalance_timeout_ms: int = -1
     server_assignor: str | None = None
+    classic: ClassicMember | None = None
+    """None for a member of the consumer protocol."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

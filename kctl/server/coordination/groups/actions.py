@@ -141,7 +141,7 @@ class JoinOutcome:
     """The result of a JoinGroup; only the leader gets members."""
 
     error: ErrorCode = ErrorCode.NONE
-    member_id: str
+    member_id: str = ""
     generation: int = NO_GENERATION
     protocol_type: str | None = None
     protocol_name: str | None = None
@@ -235,8 +235,10 @@ class PersistNewerGroup:
 
     append_id: int
     changes: tuple[Change, ...]
-    deletes_classic: bool
+    deletes_classic: bool = False
     """Delete the record of the classic group that it was."""
+    classic: GroupSnapshot | None = None
+    """The classic group that it becomes, whose record follows."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,6 +72,8 @@ class GroupConfig:
                 assignors=tuple(config.group_consumer_assignors),
                 assignment_interval_ms=config.group_consumer_assignment_interval_ms,
                 regex_refresh_interval_ms=config.group_consumer_regex_refresh_interval_ms,
+                migration_policy=config.group_consumer_migration_policy,
+                classic_max_size=config.group_max_size,
             ),
             share=share,
             streams=streams,

@@ -49,8 +49,9 @@ from kctl.server.coordination.groups.events import (
     MemberEvent,
     SyncRequest,
     TransactionalCommit,
+    memory_of,
+    size_of,
 )
-from kctl.server.coordination.groups.group import memory_of, size_of
 from kctl.server.coordination.groups.offsets import OffsetAndMetadata, TransactionEnd
 from kctl.server.coordination.groups.rules.epochs import fetch_error
 from kctl.server.coordination.groups.runner import GroupRunner, HostedGroup

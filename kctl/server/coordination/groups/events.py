@@ -6,7 +6,7 @@ create events without a token, and the coordinator adds it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple, TypeAlias
@@ -29,6 +29,20 @@ Token: TypeAlias = object
 Protocols: TypeAlias = tuple[tuple[str, bytes], ...]
 """Name and metadata of the protocols that a member supports, in order of preference."""
 
+_BYTES = 1_000
+"""The memory for a member or a member id without the strings of the client."""
+
+
+def size_of(protocols: Protocols) -> int:
+    """Return the size of their names and metadata."""
+    return sum(len(name) + len(metadata) for name, metadata in protocols)
+
+
+def memory_of(*texts: str | None) -> int:
+    """About the memory for a member with these ids, or for a member id with which no client has joined, in bytes."""
+    return _BYTES + sum(len(text) for text in texts if text is not None)
+
+
 UNKNOWN_MEMBER = ""
 """The member id of a member that has none yet."""
 
@@ -50,6 +64,10 @@ class TimerKind(StrEnum):
     """The session of a member of a group of one of the newer types."""
     REVOCATION = "revocation"
     """The time that such a member has to revoke partitions or tasks."""
+    REJOIN = "rejoin"
+    """The time that a member of the classic protocol in a consumer group has to join again."""
+    MEMBER_SYNC = "member sync"
+    """The time that such a member has to ask for its assignment."""
     FIRST_ASSIGNMENT = "first assignment"
     """The delay of the first assignment of a streams group."""
 
@@ -59,6 +77,14 @@ class TimerKey(NamedTuple):
 
     kind: TimerKind
     member_id: str = UNKNOWN_MEMBER
+
+
+@dataclass(slots=True)
+class InitialDelay:
+    """The delay before the first generation: the current delay, and the longest further delay."""
+
+    delay_ms: int
+    remaining_ms: int
 
 
 JOIN_TIMER = TimerKey(TimerKind.JOIN)
@@ -322,8 +348,8 @@ class NewerAppend:
     """The members that were removed."""
     initialize: StateOfTopics = field(default_factory=dict)
     """What the share coordinator begins afterwards."""
-    is_created: bool = False
-    """The group did not exist, or was a classic one."""
+    revert: Callable[[Now, list[Any]], None] | None = None
+    """Makes the group of the type that it was, if the log refuses the changes; called with actions to add to."""
 
 
 Append: TypeAlias = AssignmentAppend | ReplacementAppend | EmptyAppend | CommitAppend | NewerAppend

@@ -42,7 +42,7 @@ Kafka: GroupMetadata.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kctl.errors import ErrorCode
@@ -59,22 +59,23 @@ from kctl.server.coordination.groups.actions import (
     MemberSnapshot,
 )
 from kctl.server.coordination.groups.config import GroupConfig
-from kctl.server.coordination.groups.events import Append, AssignmentAppend, Now, Protocols, Token
+from kctl.server.coordination.groups.events import (
+    Append,
+    AssignmentAppend,
+    InitialDelay,
+    Now,
+    Protocols,
+    TimerKey,
+    Token,
+    memory_of,
+    size_of,
+)
 from kctl.server.coordination.groups.offsets import CommittedOffsets, subscribed_topics
 from kctl.server.coordination.newer_groups import ClusterTopics, NewerGroup, NoTopics
 from kctl.server.coordination.share_groups.group import ShareGroup
 from kctl.server.coordination.streams_groups.group import StreamsGroup
 
 # One member of a group.
-
-
-_BYTES = 1_000
-"""The memory for a member or a member id without the strings of the client."""
-
-
-def memory_of(*texts: str | None) -> int:
-    """About the memory for a member with these ids, or for a member id with which no client has joined, in bytes."""
-    return _BYTES + sum(len(text) for text in texts if text is not None)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -198,20 +199,14 @@ class ProtocolSupport:
                 del self._counts[name]  # Otherwise a group would keep the names that any of its members ever had.
 
 
-def size_of(protocols: Protocols) -> int:
-    """Return the size of their names and metadata."""
-    return sum(len(name) + len(metadata) for name, metadata in protocols)
-
-
 CONSUMER_PROTOCOL_TYPE = "consumer"
 
 
-@dataclass(slots=True)
-class InitialDelay:
-    """The delay before the first generation: the current delay, and the longest further delay."""
-
-    delay_ms: int
-    remaining_ms: int
+_CLASSIC_ATTRIBUTES = (
+    *("state", "state_timestamp_ms", "generation", "protocol_type", "protocol_name", "leader", "members"),
+    *("static_members", "pending_members", "pending_sync", "subscribed_topics", "initial_delay", "has_new_member"),
+    *("_joining_count", "_ids_bytes", "_protocol_support"),
+)
 
 
 class Group:
@@ -237,12 +232,14 @@ class Group:
         """A member joined during the initial delay, which extends it."""
         self.offsets = CommittedOffsets()
         self.newer: NewerGroup | None = None
-        """Its members, if it is of one of the newer types; it is Empty otherwise then."""
+        """Its members, if it is of one of the newer types; those of the classic protocol are none then."""
         self.topics: ClusterTopics = NoTopics()
         self.sessions: dict[str, int] = {}
         """When the session of each member of a newer type ends; each has a timer."""
         self.revocation_epochs: dict[str, int] = {}
         """The epochs which members have to leave before their timer fires."""
+        self.classic_timers: set[TimerKey] = set()
+        """The running timers of members of the classic protocol in a consumer group, but for sessions."""
         self.last_newer_append = 0
         self.appends: dict[int, Append] = {}
         self.unfinished: deque[Iterator[Sequence[Action]]] = deque()
@@ -314,10 +311,19 @@ class Group:
         """The number of members of whatever protocol."""
         return len(self.members if self.newer is None else self.newer.members)
 
-    def forget_classic(self) -> None:
-        """Forget the generation of a classic group that has become one of the consumer protocol."""
-        self.generation = 0
-        self.protocol_type = self.protocol_name = self.leader = None
+    def set_classic_aside(self) -> Callable[[], None]:
+        """Become a group without members and generation of the classic protocol; return what restores them."""
+        empty, before = vars(Group(self.group_id, self.config)), dict(vars(self))
+        vars(self).update({name: empty[name] for name in _CLASSIC_ATTRIBUTES})
+        return lambda: vars(self).update({name: before[name] for name in _CLASSIC_ATTRIBUTES})
+
+    def resume_generation(self, generation: int, members: Iterable[Member], now: Now) -> None:
+        """Become a stable classic group of these members, the first of which is the leader."""
+        for member in members:
+            self.add(member, CONSUMER_PROTOCOL_TYPE)
+        self.state, self.state_timestamp_ms = GroupState.STABLE, now.wall_ms
+        self.generation, self.protocol_name = generation, self.elect_protocol()
+        self.subscribed_topics = self._read_subscriptions()
 
     @property
     def can_rebalance(self) -> bool:

@@ -122,7 +122,10 @@ class OffsetsWriter:
         def batch() -> bytes:
             now_ms = self._clock.now_ms()
             records = tombstones(group_id, (), is_group_gone=action.deletes_classic, timestamp_ms=now_ms)
-            return self._batch(records + newer_group_records(group_id, action.changes, now_ms))
+            records += newer_group_records(group_id, action.changes, now_ms)
+            if action.classic is not None:
+                records.append(group_record(group_id, action.classic, now_ms, self._group_version))
+            return self._batch(records)
 
         return self._append(partition, group_id, batch, required_acks=self._required_acks)
 

@@ -34,6 +34,7 @@ from kctl.server.coordination.groups.actions import (
     ForgetTransaction,
     GroupCounts,
     GroupState,
+    GroupType,
     InitializeStates,
     PersistGroup,
     PersistNewerGroup,
@@ -187,7 +188,7 @@ class GroupRunner:
         group = hosted.group
         while inbox:
             state, generation = group.state, group.generation
-            epoch = _epoch_of(group)
+            epoch, kind, had_members = _epoch_of(group), _kind_of(group), group.member_count > 0
             event = inbox.popleft()
             is_of_all = isinstance(event, _EVENTS_OF_ALL)
             waiting: deque[Respond] = deque()
@@ -211,7 +212,9 @@ class GroupRunner:
             is_changed = group.state is not state or group.generation != generation
             if isinstance(event, HeartbeatRequest | ShareHeartbeat | StreamsHeartbeat | TimerFired):
                 self._log_epoch(group, epoch)
-            if is_changed and not is_of_all and not isinstance(event, Unload):
+            if had_members and _kind_of(group) != kind:
+                self._log_conversion(group, kind)
+            elif is_changed and not is_of_all and not isinstance(event, Unload):
                 self._log_change(group, state)
             if group.unfinished or hosted.record:
                 # Results of this event; they come before later events, some of which may wait already.
@@ -514,6 +517,10 @@ class GroupRunner:
         message = "group epoch changed broker=%d group=%s from=%d to=%d members=%d state=%s"
         log.info(message, self._broker_id, group.group_id, before, epoch, group.member_count, group.state_name)
 
+    def _log_conversion(self, group: Group, before: str) -> None:
+        message = "group converted with its members broker=%d group=%s from=%s to=%s members=%d"
+        log.info(message, self._broker_id, group.group_id, before, _kind_of(group), group.member_count)
+
     def _log_change(self, group: Group, before: GroupState) -> None:
         log.info(
             "group state changed broker=%d group=%s from=%s to=%s generation=%d members=%d leader=%s",
@@ -525,6 +532,10 @@ class GroupRunner:
             len(group.members),
             group.leader,
         )
+
+
+def _kind_of(group: Group) -> str:
+    return GroupType.CLASSIC if group.newer is None else group.newer.kind
 
 
 def _epoch_of(group: Group) -> int:

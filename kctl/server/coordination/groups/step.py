@@ -41,6 +41,7 @@ from kctl.server.coordination.groups.events import (
 )
 from kctl.server.coordination.groups.group import Group
 from kctl.server.coordination.groups.rules import consumer_group, share_group, streams_group
+from kctl.server.coordination.groups.rules.classic_members import classic_time_is_up
 from kctl.server.coordination.groups.rules.committing import (
     commit,
     commit_in_transaction,
@@ -169,7 +170,7 @@ def _append_done(group: Group, event: AppendDone, now: Now, out: list[Action]) -
             # Not stored: if it is restored, it has members that are gone, whose sessions expire again.
             pass
         case NewerAppend():
-            newer_append_done(group, append, heartbeat_error(event.error), out, is_written=event.is_written)
+            newer_append_done(group, append, heartbeat_error(event.error), now, out, is_written=event.is_written)
             if append.initialize and event.error is ErrorCode.NONE:
                 begin_states(group, append.initialize, out)
         case _:
@@ -190,6 +191,8 @@ def _timer_fired(group: Group, event: TimerFired, now: Now, out: list[Action]) -
         case TimerKind.REVOCATION:
             if (rules := _rules_of(group)) is not None:
                 revocation_overdue(group, rules, event.key.member_id, now, out)
+        case TimerKind.REJOIN | TimerKind.MEMBER_SYNC:
+            classic_time_is_up(group, event.key, now, out)
         case TimerKind.FIRST_ASSIGNMENT:
             delay_ended(group, now, out)
         case _:

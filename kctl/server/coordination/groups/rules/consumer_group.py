@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from kctl.errors import ApiError, ErrorCode
 from kctl.server.coordination.consumer_groups.group import ConsumerGroup
 from kctl.server.coordination.consumer_groups.heartbeat import ConsumerDecision, fence, hear, regexes_resolved
@@ -11,7 +9,9 @@ from kctl.server.coordination.consumer_groups.requests import HeartbeatOutcome, 
 from kctl.server.coordination.groups.actions import Action, GroupState, ResolveRegexes
 from kctl.server.coordination.groups.events import Now, RegexesResolved
 from kctl.server.coordination.groups.group import Group
-from kctl.server.coordination.groups.rules.newer_group import Rules, fence_members, hear_member, perform
+from kctl.server.coordination.groups.rules.conversion import check_upgrade, consumer_group_of
+from kctl.server.coordination.groups.rules.newer_group import Rules, hear_member, perform
+from kctl.server.coordination.newer_groups import Changes
 
 
 def hear_consumer(group: Group, event: HeartbeatRequest, now: Now, out: list[Action]) -> None:
@@ -23,17 +23,18 @@ def hear_consumer(group: Group, event: HeartbeatRequest, now: Now, out: list[Act
         out.append(ResolveRegexes(tuple(consumer.regex_counts), event.denied))
 
 
-def _check_convertible(group: Group, event: HeartbeatRequest) -> None:
+def _create(group: Group, event: HeartbeatRequest) -> Changes:
     if not event.is_joining and group.newer is None and group.protocol_type is None and not group.members:
         raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {group.group_id} not found.")
     if not event.is_joining or group.newer is not None:
         raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group.group_id} is not a consumer group.")
-    if not group.has_no_classic_members:
-        what = f"Cannot upgrade classic group {group.group_id} to consumer group"
-        raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"{what} because online upgrade is disabled.")
+    if group.has_no_classic_members:
+        return Changes(ConsumerGroup())
+    check_upgrade(group)
+    return consumer_group_of(group)
 
 
-RULES = Rules(ConsumerGroup, HeartbeatOutcome, _check_convertible, hear, fence, lambda group: group.config.consumer)
+RULES = Rules(ConsumerGroup, HeartbeatOutcome, _create, hear, fence, lambda group: group.config.consumer)
 
 
 def store_resolved(group: Group, event: RegexesResolved, now: Now, out: list[Action]) -> None:
@@ -44,11 +45,3 @@ def store_resolved(group: Group, event: RegexesResolved, now: Now, out: list[Act
     consumer.is_resolving = False
     environment = RULES.environment(group, now)
     perform(group, RULES, regexes_resolved(consumer, event.matching, event.version, environment), now, out)
-
-
-def remove_static(group: Group, instance_ids: Iterable[str], now: Now, out: list[Action]) -> None:
-    """Fence static members that an administrator removes by LeaveGroup."""
-    assert group.consumer is not None
-    member_ids = [group.consumer.static_members[instance_id] for instance_id in instance_ids]
-    if member_ids:
-        fence_members(group, RULES, member_ids, now, out)

@@ -1,8 +1,8 @@
 """Who may commit and read offsets of a group whose members have epochs: consumer and streams groups.
 
-A member commits with its epoch.  An older epoch is accepted for partitions that it has had since then: the response
-with the new epoch may be under way (KIP-1251).  Pure.  Kafka: ConsumerGroup and StreamsGroup, validateOffsetCommit and
-validateOffsetFetch.
+A member commits with its epoch, one of the classic protocol with the same number as its generation.  An older epoch is
+accepted for partitions that it has had since then: the response with the new epoch may be under way (KIP-1251).  Pure.
+Kafka: ConsumerGroup and StreamsGroup, validateOffsetCommit and validateOffsetFetch.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def commit_error(
         return ErrorCode.NONE
     if member_id not in group.members:
         return ErrorCode.UNKNOWN_MEMBER_ID
-    if not knows_epochs:
+    if not knows_epochs and not _is_classic(group, member_id):
         return ErrorCode.UNSUPPORTED_VERSION
     return _epoch_error(group, member_id, epoch, partitions, topics)
 
@@ -63,7 +63,16 @@ def fetch_error(group: ReconciledGroup, member_id: str | None, epoch: int) -> Er
         return ErrorCode.NONE
     if member_id is None or member_id not in group.members:
         return ErrorCode.UNKNOWN_MEMBER_ID
-    return ErrorCode.NONE if group.assignment(member_id).epoch == epoch else ErrorCode.STALE_MEMBER_EPOCH
+    return ErrorCode.NONE if group.assignment(member_id).epoch == epoch else _stale(group, member_id)
+
+
+def _is_classic(group: ReconciledGroup, member_id: str) -> bool:
+    return isinstance(group, ConsumerGroup) and group.is_classic(member_id)
+
+
+def _stale(group: ReconciledGroup, member_id: str) -> ErrorCode:
+    """Return the error for an epoch that is not the member's; its clients of the classic protocol know generations."""
+    return ErrorCode.ILLEGAL_GENERATION if _is_classic(group, member_id) else ErrorCode.STALE_MEMBER_EPOCH
 
 
 def _epoch_error(
@@ -77,9 +86,9 @@ def _epoch_error(
     if epoch == current:
         return ErrorCode.NONE
     if epoch > current:
-        return ErrorCode.STALE_MEMBER_EPOCH
+        return _stale(group, member_id)
     for partition in partitions:
         since = group.assigned_since(member_id, partition, topics)
         if since is None or epoch < since:
-            return ErrorCode.STALE_MEMBER_EPOCH
+            return _stale(group, member_id)
     return ErrorCode.NONE

@@ -25,7 +25,8 @@ from kctl.server.coordination.groups.events import (
     SyncRequest,
 )
 from kctl.server.coordination.groups.group import Group, Member
-from kctl.server.coordination.groups.rules.newer_group import become_classic
+from kctl.server.coordination.groups.rules.classic_members import join_consumer_group, sync_consumer_group
+from kctl.server.coordination.groups.rules.newer_group import become_empty_classic
 from kctl.server.coordination.groups.rules.rebalance import (
     assignment_outcome,
     clear_assignments,
@@ -62,7 +63,10 @@ limited in time.
 
 def join(group: Group, event: JoinRequest, now: Now, out: list[Action]) -> None:
     """Add, update or refuse a member.  Kafka: GroupCoordinator.handleJoinGroup."""
-    if group.newer is not None and group.state is not GroupState.DEAD and not become_classic(group, out):
+    if group.consumer is not None and group.consumer.members and group.state is not GroupState.DEAD:
+        join_consumer_group(group, event, now, out)
+        return
+    if group.newer is not None and group.state is not GroupState.DEAD and not become_empty_classic(group, out):
         _refuse(event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, event.member_id, out)
         return
     if not _has_room_for(group, event.member_id):
@@ -269,6 +273,9 @@ def sync(group: Group, event: SyncRequest, now: Now, out: list[Action]) -> None:
     A leader that syncs again while its assignment is being written may send another one, which must not be written
     after the one that members get.
     """
+    if group.consumer is not None and group.state is not GroupState.DEAD:
+        sync_consumer_group(group, event, now, out)
+        return
     error = _sync_error(group, event)
     if error is not ErrorCode.NONE:
         out.append(Respond(event.token, SyncOutcome(error)))

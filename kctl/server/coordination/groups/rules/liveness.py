@@ -6,7 +6,7 @@ from kctl.errors import ErrorCode
 from kctl.server.coordination.groups.actions import Action, CancelTimer, GroupState, LeaveOutcome, Respond
 from kctl.server.coordination.groups.events import UNKNOWN_MEMBER, Heartbeat, Leaver, LeaveRequest, Now
 from kctl.server.coordination.groups.group import Group, Member
-from kctl.server.coordination.groups.rules.consumer_group import remove_static
+from kctl.server.coordination.groups.rules.classic_members import heartbeat_consumer_group, leave_consumer_group
 from kctl.server.coordination.groups.rules.rebalance import (
     MemberSteps,
     complete_join_if_ready,
@@ -20,6 +20,9 @@ from kctl.server.coordination.groups.rules.rebalance import (
 
 def heartbeat(group: Group, event: Heartbeat, now: Now, out: list[Action]) -> None:
     """Extend the session; REBALANCE_IN_PROGRESS requests that the member joins again."""
+    if group.consumer is not None and group.state is not GroupState.DEAD:
+        heartbeat_consumer_group(group, event, now, out)
+        return
     error = _heartbeat_error(group, event)
     if error in {ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS}:
         member = group.members[event.member_id]
@@ -33,7 +36,7 @@ def leave(group: Group, event: LeaveRequest, now: Now, out: list[Action]) -> Non
         out.append(Respond(event.token, LeaveOutcome(ErrorCode.COORDINATOR_NOT_AVAILABLE)))
         return
     if group.consumer is not None:
-        _leave_consumer_group(group, event, now, out)
+        leave_consumer_group(group, event, now, out)
         return
 
     def work() -> MemberSteps:
@@ -77,17 +80,6 @@ def _heartbeat_error(group: Group, event: Heartbeat) -> ErrorCode:
         return ErrorCode.REBALANCE_IN_PROGRESS
     # Allowed in CompletingRebalance: consumers start heartbeats when the join is completed.
     return ErrorCode.NONE
-
-
-def _leave_consumer_group(group: Group, event: LeaveRequest, now: Now, out: list[Action]) -> None:
-    """Let an administrator remove static members of the consumer protocol; members themselves send heartbeats."""
-    assert group.consumer is not None
-    known = group.consumer.static_members
-    named = [leaver.group_instance_id if leaver.member_id == UNKNOWN_MEMBER else None for leaver in event.leavers]
-    removed = dict.fromkeys(instance_id for instance_id in named if instance_id is not None and instance_id in known)
-    errors = tuple(ErrorCode.NONE if name in removed else ErrorCode.UNKNOWN_MEMBER_ID for name in named)
-    remove_static(group, removed, now, out)
-    out.append(Respond(event.token, LeaveOutcome(ErrorCode.NONE, errors)))
 
 
 def _leave_one(group: Group, leaver: Leaver, now: Now, out: list[Action]) -> ErrorCode:

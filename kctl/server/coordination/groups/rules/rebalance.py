@@ -28,11 +28,12 @@ from kctl.server.coordination.groups.events import (
     UNKNOWN_MEMBER,
     Append,
     EmptyAppend,
+    InitialDelay,
     Now,
     TimerKey,
     TimerKind,
 )
-from kctl.server.coordination.groups.group import Group, InitialDelay, Member
+from kctl.server.coordination.groups.group import Group, Member
 from kctl.server.coordination.groups.offsets import SubscribedTopics
 
 # The session timer of a member.

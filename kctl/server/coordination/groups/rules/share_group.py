@@ -13,6 +13,7 @@ from kctl.server.coordination.groups.actions import Action, DeleteStates, GroupS
 from kctl.server.coordination.groups.events import NewerAppend, Now
 from kctl.server.coordination.groups.group import Group
 from kctl.server.coordination.groups.rules.newer_group import Rules, hear_member, perform
+from kctl.server.coordination.newer_groups import Changes
 from kctl.server.coordination.share_groups.group import ShareGroup
 from kctl.server.coordination.share_groups.heartbeat import (
     ShareDecision,
@@ -48,11 +49,12 @@ def initialize_after(group: Group, decision: ShareDecision, out: list[Action]) -
         begin_states(group, decision.initialize, out)
 
 
-def _check_new(group: Group, event: ShareHeartbeat) -> None:
+def _create(group: Group, event: ShareHeartbeat) -> Changes:
     if _is_of_another_type(group):
         raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group.group_id} is not a share group.")
     if not event.is_joining:
         raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Share group {group.group_id} not found.")
+    return Changes(ShareGroup())
 
 
 def _is_of_another_type(group: Group) -> bool:
@@ -60,7 +62,7 @@ def _is_of_another_type(group: Group) -> bool:
     return not group.has_no_classic_members or is_typed or not group.offsets.is_vacant
 
 
-RULES = Rules(ShareGroup, ShareOutcome, _check_new, hear, fence, lambda group: group.config.share(group.group_id))
+RULES = Rules(ShareGroup, ShareOutcome, _create, hear, fence, lambda group: group.config.share(group.group_id))
 
 
 def begin_states(group: Group, topics: StateOfTopics, out: list[Action]) -> None:
@@ -95,12 +97,13 @@ def reset_states(group: Group, event: ResetStates, now: Now, out: list[Action]) 
     if share is not None and not share.is_empty:
         out.append(Respond(event.token, ResetOutcome(ErrorCode.NON_EMPTY_GROUP)))
         return
-    is_created = share is None
+    created = None
     if share is None:
-        share = group.newer = ShareGroup()
+        share = ShareGroup()
+        created = Changes(share)
     decision = reset(share, event.topics, RULES.environment(group, now))
     decision.outcome = ResetOutcome(ErrorCode.NONE, share.epoch.epoch)
-    perform(group, RULES, decision, now, out, token=event.token, is_created=is_created)
+    perform(group, RULES, decision, now, out, token=event.token, created=created)
 
 
 def forget_states(group: Group, event: ForgetStates, now: Now, out: list[Action]) -> None:

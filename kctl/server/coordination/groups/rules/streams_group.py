@@ -7,6 +7,7 @@ from kctl.server.coordination.groups.actions import Action, GroupState, Schedule
 from kctl.server.coordination.groups.events import Now, TimerKey, TimerKind
 from kctl.server.coordination.groups.group import Group
 from kctl.server.coordination.groups.rules.newer_group import Rules, hear_member, perform
+from kctl.server.coordination.newer_groups import Changes
 from kctl.server.coordination.streams_groups.group import StreamsGroup
 from kctl.server.coordination.streams_groups.heartbeat import StreamsDecision, assign_after_delay, fence, hear
 from kctl.server.coordination.streams_groups.requests import StreamsHeartbeat, StreamsOutcome
@@ -27,11 +28,12 @@ def delay_ended(group: Group, now: Now, out: list[Action]) -> None:
         perform(group, RULES, assign_after_delay(group.streams, RULES.environment(group, now)), now, out)
 
 
-def _check_new(group: Group, event: StreamsHeartbeat) -> None:
+def _create(group: Group, event: StreamsHeartbeat) -> Changes:
     if group.newer is None and group.protocol_type is None and not event.is_joining:
         raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Streams group {group.group_id} not found.")
     if group.newer is not None or not group.has_no_classic_members or not event.is_joining:
         raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group.group_id} is not a streams group.")
+    return Changes(StreamsGroup())
 
 
-RULES = Rules(StreamsGroup, StreamsOutcome, _check_new, hear, fence, lambda group: group.config.streams(group.group_id))
+RULES = Rules(StreamsGroup, StreamsOutcome, _create, hear, fence, lambda group: group.config.streams(group.group_id))
