@@ -434,7 +434,7 @@ def _kraft_properties(bootstrap: str, log_dir: Path, more: Mapping[str, str]) ->
 
 def _format(folder: Path, settings: Path, cluster_id: str = CLUSTER_ID) -> None:
     """Kafka 4 requires formatted directories, which also determine its features.  Those that are formatted stay so."""
-    arguments = ["format", "--ignore-formatted", "-t", cluster_id, "-c", settings]
+    arguments = ["format", "--ignore-formatted", "-t", cluster_id, "-c", str(settings)]
     command = _java(folder, "kafka.tools.StorageTool", arguments, "ERROR")
     subprocess.run(command, check=True, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
 

@@ -75,8 +75,6 @@ from kctl.server.coordination.newer_groups import ClusterTopics, NewerGroup, NoT
 from kctl.server.coordination.share_groups.group import ShareGroup
 from kctl.server.coordination.streams_groups.group import StreamsGroup
 
-# One member of a group.
-
 
 @dataclass(slots=True, kw_only=True)
 class Member:
@@ -595,9 +593,7 @@ class Group:
         return GroupOverview(self.group_id, self.protocol_type or "", self.state_name, GroupType.CLASSIC)
 
     def _read_subscriptions(self) -> frozenset[str] | None:
-        if not self.is_consumer_group:
-            return None
         protocol = self.protocol_name
-        if self.members and protocol is None:
+        if not self.is_consumer_group or (self.members and protocol is None):
             return None
         return subscribed_topics(member.metadata(protocol or "") for member in self.members.values())

@@ -7,7 +7,6 @@ Owner: event loop.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import socket
 from abc import ABC, abstractmethod
@@ -50,6 +49,8 @@ _READ_BYTES_MAX = 1 << 13
 """A slice of at most this size is read: one call to read it and one to send the response, instead of one for the bytes
 before, one for the slice and one for the bytes after.
 """
+_JOINED_BYTES_MAX = 1 << 14
+"""Chunks of at most this size in all are copied into one: sendmsg takes longer than send and the copy."""
 
 
 @runtime_checkable
@@ -150,15 +151,19 @@ class PlainOutbox(Outbox):
 
     def _queued(self, chunk: FileSlice) -> bytes | SliceLeft:
         if chunk.size <= _READ_BYTES_MAX:
-            with contextlib.suppress(OSError):  # Sending the slice reports it.
+            try:
                 read = os.pread(chunk.fileno(), chunk.size, chunk.position)
-                if len(read) == chunk.size:
-                    return read
+            except OSError:  # Sending the slice reports it.
+                return SliceLeft(chunk)
+            if len(read) == chunk.size:
+                return read
         return SliceLeft(chunk)
 
     def flush(self) -> bool:
         """See Outbox.flush."""
         chunks = self._chunks
+        if len(chunks) > 1:
+            self._join_small()
         if len(chunks) != 1 or isinstance(chunks[0], SliceLeft):
             return super().flush()
         head = chunks[0]  # Of most responses, all there is.
@@ -173,6 +178,21 @@ class PlainOutbox(Outbox):
             return False
         chunks.clear()
         return True
+
+    def _join_small(self) -> None:
+        """Make one chunk of those that are queued, if they are short and none is a file slice."""
+        chunks = self._chunks
+        parts: list[bytes | bytearray | memoryview] = []
+        size = 0
+        for chunk in chunks:
+            if isinstance(chunk, SliceLeft):
+                return
+            size += len(chunk)
+            if size > _JOINED_BYTES_MAX:
+                return
+            parts.append(chunk)
+        chunks.clear()
+        chunks.append(b"".join(parts))
 
     def _send_bytes(self) -> bool:
         chunks = self._chunks

@@ -18,7 +18,13 @@ from uuid import UUID
 from kctl.limits import READ_PER_SLICE_MAX
 from kctl.model import TopicPartition
 from kctl.protocol.apis.fetch import FetchRequest, FetchTopic
-from kctl.records.compiled.fetch_frame import PlainFetch, PlainPosition, ReadPartition, write_fetch_response
+from kctl.records.compiled.fetch_frame import (
+    FetchedTopic,
+    PlainFetch,
+    PlainPosition,
+    ReadPartition,
+    write_fetch_response,
+)
 from kctl.security.acls import CLUSTER_NAME, Operation, ResourceType
 from kctl.server.network.dispatch import PlainReply, waiting_reply
 from kctl.server.peers.metadata import MetadataCache
@@ -119,11 +125,7 @@ class PlainFetchHandler:
         version, correlation_id, _, _, _, _, is_committed, max_wait_ms, min_bytes, max_bytes, topics, positions = (
             request
         )
-        if len(positions) + len(topics) > READ_PER_SLICE_MAX or len({position[:2] for position in positions}) < len(
-            positions
-        ):
-            return None
-        if len(topics) > 1 and len({name for name, _ in topics}) < len(topics):
+        if len(positions) > 1 and _has_doubles(topics, positions):
             return None
         max_bytes = min(max_bytes, self._fetch_max_bytes)
         if limited is not None and limited.fetch is not None and max_bytes > limited.fetch.left:
@@ -356,6 +358,15 @@ class PlainDelayedFetch:
                 self._request, self._context, self._session, self._positions, self.future
             )
         return self._delayed
+
+
+def _has_doubles(topics: list[FetchedTopic], positions: list[PlainPosition]) -> bool:
+    """Return whether a topic or a partition is named twice, or there are too many of them for one iteration."""
+    return (
+        len(positions) + len(topics) > READ_PER_SLICE_MAX
+        or len({position[:2] for position in positions}) < len(positions)
+        or len({name for name, _ in topics}) < len(topics)
+    )
 
 
 def _limits_fetch(limited: LimitedClient | None) -> bool:
